@@ -1,0 +1,4 @@
+"""trimtab: reinforcement-learning post-training for reasoning language models."""
+# SPDX-License-Identifier: Apache-2.0
+
+__version__ = "0.1.0"

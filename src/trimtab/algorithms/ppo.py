@@ -1,0 +1,55 @@
+"""PPO: a trained critic judges every token, and a clip bounds how far one batch can move the policy.
+
+    J      = 1 / sum_i |y_i|  sum_i sum_t min(r_it A_it, clip(r_it, 1 - 0.2, 1 + 0.2) A_it)
+    A_it   = GAE(gamma, lam) over the answer's tokens, from the critic's values V
+    L_V    = 1/2 max((V - R)^2, (V_old + clip(V - V_old, -0.2, 0.2) - R)^2),   R = A + V_old
+    reward = grade at the last token - 0.02 (log pi_old - log pi_ref) at every token
+
+Source: arXiv 1707.06347 (eq. 7: clip 0.2; GAE with lam 0.95; token mean). For language models:
+arXiv 2203.02155 (KL 0.02 in the reward, k1; gamma 1). Clipping the value loss and whitening the advantages
+are conventions of published code, not of the paper; both can be turned off.
+
+Against its neighbour GRPO: PPO pays for a second network that learns what to expect at every token, so
+its advantages differ within an answer and one rollout a prompt is enough; GRPO compares whole answers
+to each other and needs no critic. PPO's KL is part of the reward, GRPO's a term of the loss.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from trimtab.advantages.gae import GAE
+from trimtab.algorithms.algorithm import Algorithm
+from trimtab.objectives.aggregate import token_mean
+from trimtab.objectives.objective import Objective, present
+from trimtab.objectives.policy import PolicyGradient
+from trimtab.objectives.ratio import token_ratio
+from trimtab.objectives.regularizers import EntropyBonus
+from trimtab.objectives.surrogate import Clip
+from trimtab.objectives.value import ClippedValueLoss
+from trimtab.rewards.kl import KLInReward
+
+
+def ppo(
+    *,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    whiten: bool = True,
+    value_clip: float | None = 0.2,
+    value_coef: float = 0.5,
+    kl_coef: float = 0.02,
+    entropy_coef: float = 0.0,
+) -> Algorithm:
+    """PPO with a critic. ``kl_coef`` 0 needs no reference model; ``value_clip`` None is the plain square."""
+    terms = present(
+        (1.0, PolicyGradient(token_ratio, Clip(clip_low, clip_high))),
+        (value_coef, ClippedValueLoss(value_clip)),
+        (entropy_coef, EntropyBonus()),
+    )
+    return Algorithm(
+        "ppo",
+        advantage=GAE(gamma=gamma, lam=lam, whiten=whiten),
+        objective=Objective(terms, token_mean),
+        kl_in_reward=KLInReward(kl_coef) if kl_coef else None,
+    )

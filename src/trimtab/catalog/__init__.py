@@ -1,0 +1,109 @@
+"""Every metric once: key, unit, formula, mask, reduction, meaning, what to read it with, healthy band.
+
+``CATALOG`` maps each key (or key pattern with a {placeholder}) to its ``MetricSpec``;
+``DISTRIBUTIONS`` names the keys that distributions.jsonl holds a histogram of, and its bins.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from trimtab.catalog import answers, flow, outcomes, region, tokens, update
+from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.errors import SettingError, nearest
+
+__all__ = ["CATALOG", "DISTRIBUTIONS", "SECTIONS", "MetricSpec", "Section", "as_markdown", "explain", "find"]
+
+SECTIONS: tuple[Section, ...] = (
+    *answers.SECTIONS,
+    *outcomes.SECTIONS,
+    *flow.SECTIONS,
+    *tokens.SECTIONS,
+    *region.SECTIONS,
+    *update.SECTIONS,
+)
+
+CATALOG: dict[str, MetricSpec] = {spec.key: spec for section in SECTIONS for spec in section.specs}
+
+DISTRIBUTIONS: dict[str, str] = {
+    "ratio/token": "281 bins about 1: |log r| < 1e-6, then 140 a side, log-spaced up to 10",
+    "ratio/sequence": "281 bins about 1: |log s| < 1e-6, then 140 a side, log-spaced up to 10",
+    "gate/positive": "50 linear bins in [0, 1]",
+    "gate/negative": "50 linear bins in [0, 1]",
+    "advantage/token": "100 linear bins in [-5, 5]",
+    "policy/entropy": "64 log-spaced bins in [1e-4, 16] nats; smaller ones are counted below",
+    "length/right": "at most 256 linear bins of whole tokens, up to max_new_tokens",
+    "length/wrong": "at most 256 linear bins of whole tokens, up to max_new_tokens",
+    "length/partial": "at most 256 linear bins of whole tokens, up to max_new_tokens",
+    "length/ungraded": "at most 256 linear bins of whole tokens, up to max_new_tokens",
+}
+"""Keys with a histogram a step; the metric of the same key is its exact mean."""
+
+_FAMILIES = sorted((spec for spec in CATALOG.values() if spec.is_family), key=lambda spec: -len(spec.key))
+
+
+def find(key: str) -> MetricSpec:
+    """The entry of a metric's key; ``loss/policy`` finds ``loss/{term}``.
+
+    Raises SettingError with the nearest known key.
+    """
+    if key in CATALOG:
+        return CATALOG[key]
+    for spec in _FAMILIES:
+        if spec.pattern.fullmatch(key):
+            return spec
+    raise SettingError(f"there is no metric {key!r}{nearest(key, CATALOG)}")
+
+
+def explain(key: str) -> str:
+    """A metric in plain lines, for a terminal."""
+    spec = find(key)
+    rows = [
+        ("unit", spec.unit),
+        ("formula", spec.formula),
+        ("over", spec.mask),
+        ("joined by", spec.reduction),
+        ("healthy", spec.healthy),
+        ("read with", ", ".join(spec.read_with)),
+        ("bins", DISTRIBUTIONS.get(spec.key, "")),
+        ("source", spec.source),
+    ]
+    lines = [spec.key, f"  {spec.meaning}"]
+    return "\n".join(lines + [f"  {name:<10} {text}" for name, text in rows if text])
+
+
+def as_markdown() -> str:
+    """The whole catalogue as the page docs/metrics.md."""
+    lines = [
+        "# Metrics",
+        "",
+        "<!-- Made by trimtab.catalog.as_markdown(); do not edit by hand. -->",
+        "",
+        (
+            f"{len(CATALOG)} entries; a {{placeholder}} stands for a "
+            f"word. A metric that does not apply is absent,"
+        ),
+        (
+            "never 0. One that met a NaN or an infinity is absent too, "
+            "and named with the reason under `missing`."
+        ),
+        "Metrics of a step with several updates join all of them: sums and counts, never a mean of means.",
+    ]
+    for section in SECTIONS:
+        lines += ["", f"## {section.title}", "", section.about]
+        for spec in section.specs:
+            lines += ["", *_entry(spec)]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(spec: MetricSpec) -> list[str]:
+    lines = [f"### `{spec.key}`", "", spec.meaning, "", f"- `{spec.formula}` ({spec.unit})"]
+    lines.append(f"- over {spec.mask}; joined by {spec.reduction}")
+    if spec.key in DISTRIBUTIONS:
+        lines.append(f"- histogram: {DISTRIBUTIONS[spec.key]}")
+    if spec.healthy:
+        lines.append(f"- healthy: {spec.healthy}")
+    if spec.read_with:
+        lines.append("- read with " + ", ".join(f"`{key}`" for key in spec.read_with))
+    if spec.source:
+        lines.append(f"- source: {spec.source}")
+    return lines

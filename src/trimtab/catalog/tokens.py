@@ -1,0 +1,191 @@
+"""Metrics of the trained tokens: advantage, entropy, KL, and the sampler against the trainer."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from trimtab.catalog.spec import MetricSpec, Section
+
+TRAINED = "trained tokens, over all updates of the step"
+JOINED = "sum and count"
+
+
+def token_metric(
+    key: str,
+    unit: str,
+    formula: str,
+    meaning: str,
+    *,
+    mask: str = TRAINED,
+    reduction: str = JOINED,
+    read_with: tuple[str, ...] = (),
+    healthy: str = "",
+) -> MetricSpec:
+    """An entry over trained tokens, joined by sum and count where nothing else is said."""
+    return MetricSpec(
+        key=key,
+        unit=unit,
+        formula=formula,
+        mask=mask,
+        reduction=reduction,
+        meaning=meaning,
+        read_with=read_with,
+        healthy=healthy,
+    )
+
+
+SIGNALS = Section(
+    "Signal",
+    "What there is to learn from. A loss near zero says nothing; these do.",
+    (
+        token_metric(
+            "advantage/token",
+            "advantage",
+            "mean A",
+            "Mean advantage; about 0 for group baselines of equal lengths.",
+        ),
+        token_metric(
+            "advantage/absolute",
+            "advantage",
+            "mean |A|",
+            "Mean size of the advantages: 0 means that nothing is learned, whatever the loss says.",
+            read_with=("groups/uniform", "optimizer/grad_norm", "loss/total"),
+            healthy="above 0.1 with rewards scaled by their std",
+        ),
+        token_metric("advantage/max", "advantage", "max |A|", "The largest advantage.", reduction="maximum"),
+        token_metric(
+            "advantage/positive",
+            "share",
+            "mean 1[A > 0]",
+            "Share of tokens that are pushed up.",
+            read_with=("advantage/negative",),
+        ),
+        token_metric(
+            "advantage/negative",
+            "share",
+            "mean 1[A < 0]",
+            "Share of tokens that are pushed down; the rest has A = 0.",
+            read_with=("advantage/positive",),
+        ),
+        token_metric(
+            "policy/entropy",
+            "nats",
+            "mean of -sum_v p log p over the whole vocabulary, at the sampling temperature",
+            "How undecided the policy is. Judge it against the run's own start.",
+            read_with=("groups/duplicates", "reward/outcome", "clip/high"),
+            healthy=(
+                "falling slowly or steady; below a tenth of its start is a collapse, above thrice is noise"
+            ),
+        ),
+    ),
+)
+
+
+def _kl(name: str, formula: str, meaning: str, healthy: str, read_with: tuple[str, ...]) -> MetricSpec:
+    return token_metric(f"kl/{name}", "nats a token", formula, meaning, healthy=healthy, read_with=read_with)
+
+
+DRIFT = ("reward/outcome", "policy/entropy", "length/mean")
+STEP = ("ratio/token_std", "clip/removed", "optimizer/learning_rate")
+KL = Section(
+    "KL",
+    (
+        "Always per token, from token log-probabilities, unclamped; a "
+        "value too large for a float is named, not hidden."
+    ),
+    (
+        _kl(
+            "old_k1",
+            "mean (old - new)",
+            "How far the updates of the step moved the policy. May be negative in a sample.",
+            "0 at the first update; below about 0.02 after",
+            STEP,
+        ),
+        _kl(
+            "old_k3",
+            "mean (r - 1 - log r), r = new/old",
+            "The same, never negative and with less noise.",
+            "0 at the first update; below about 0.02 after",
+            STEP,
+        ),
+        _kl(
+            "reference_k1",
+            "mean (new - ref)",
+            "How far the policy has left the reference model.",
+            "slow growth; fast growth with rising reward is drift",
+            DRIFT,
+        ),
+        _kl(
+            "reference_k3",
+            "mean (q - 1 - log q), q = ref/new",
+            (
+                "The same, never negative; explodes where the policy all "
+                "but excludes what the reference expects."
+            ),
+            "slow growth; fast growth with rising reward is drift",
+            DRIFT,
+        ),
+    ),
+)
+
+
+def _mismatch(
+    name: str, unit: str, formula: str, meaning: str, healthy: str, reduction: str = JOINED
+) -> MetricSpec:
+    return token_metric(
+        f"mismatch/{name}",
+        unit,
+        formula,
+        meaning,
+        mask="trained tokens sampled by the very weights that annotate them",
+        reduction=reduction,
+        healthy=healthy,
+        read_with=("ratio/token", "staleness/max"),
+    )
+
+
+MISMATCH = Section(
+    "Sampler against trainer",
+    "The same tokens under the same weights, once as the sampler and once as the trainer computes them. "
+    "Carried groups, which older weights sampled, are left out.",
+    (
+        _mismatch(
+            "probability", "probability", "mean |p_trainer - p_sampler|", "Mean difference.", "below 1e-3"
+        ),
+        _mismatch(
+            "probability_max",
+            "probability",
+            "max |p_trainer - p_sampler|",
+            "Largest one.",
+            "below 0.1",
+            "maximum",
+        ),
+        _mismatch(
+            "logprob", "nats", "mean |trainer - sampler|", "Mean difference of logs.", "below 1e-4 in float32"
+        ),
+        _mismatch(
+            "logprob_max",
+            "nats",
+            "max |trainer - sampler|",
+            "Largest one.",
+            "below 1e-2 in float32",
+            "maximum",
+        ),
+        _mismatch(
+            "k3",
+            "nats a token",
+            "mean (q - 1 - log q), q = trainer/sampler",
+            "KL of the trainer's policy from the sampler's.",
+            "below 1e-3",
+        ),
+        _mismatch(
+            "ess",
+            "share",
+            "(sum q)^2 / (n sum q^2), q = trainer/sampler",
+            "Effective share of tokens if the sampler's were reweighted to the trainer's policy.",
+            "above 0.99",
+            "three sums",
+        ),
+    ),
+)
+
+SECTIONS = (SIGNALS, KL, MISMATCH)

@@ -1,0 +1,92 @@
+"""The command line: ``trimtab COMMAND``. Each command is one small module that imports its machines late."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from trimtab import __version__
+from trimtab.cli import algorithms, check_objectives, cold_start, evaluate, explain, export, train
+from trimtab.cli.words import say, split_settings
+from trimtab.errors import SettingError, TrimtabError
+
+COMMANDS = {
+    "train": train,
+    "eval": evaluate,
+    "export": export,
+    "algorithms": algorithms,
+    "explain": explain,
+    "cold-start": cold_start,
+    "check-objectives": check_objectives,
+}
+"""Every command: a module with ``add(parser)`` and ``main(args) -> exit code``; its docstring is its help."""
+
+TAKES_SETTINGS = ("train", "eval")
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    An error that the user can mend is told on stderr without a traceback, with code 2.
+    """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except TrimtabError as problem:
+        say(f"trimtab: {problem}", sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("trimtab: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(tokens: list[str]) -> int:
+    words, settings = split_settings(tokens)
+    args = make_parser().parse_args(words)
+    if settings and args.command not in TAKES_SETTINGS:
+        raise SettingError(f"{args.command} takes no settings, got {settings[0]!r}")
+    args.settings = settings
+    return COMMANDS[args.command].main(args)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with a hint for those who write a setting without its table."""
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: --"):
+            message += (
+                " (a setting of the run is written with its table: --trainer.lr 1e-4 or trainer.lr=1e-4)"
+            )
+        super().error(message)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; cheap, since no machine is imported."""
+    parser = Parser(
+        prog="trimtab",
+        description="Reinforcement-learning post-training for reasoning language models.",
+        epilog="Start with: trimtab train quickstart",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"trimtab {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    for name, module in COMMANDS.items():
+        doc = (module.__doc__ or "").strip()
+        command = commands.add_parser(
+            name,
+            help=doc.partition("\n")[0],
+            description=doc,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add(command)
+    return parser

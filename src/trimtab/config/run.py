@@ -1,0 +1,130 @@
+"""A run: one frozen value, made of one dataclass for each machine."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimtab.algorithms import build_algorithm
+from trimtab.algorithms.algorithm import Algorithm
+from trimtab.data.prompts import DataConfig
+from trimtab.errors import SettingError
+from trimtab.evaluation.config import EvaluationConfig
+from trimtab.models import ModelConfig
+from trimtab.record import RecordConfig
+from trimtab.rewards.build import build_rubric
+from trimtab.rewards.rubric import RewardConfig
+from trimtab.rollout.engine import Sampling
+from trimtab.trainer import TrainerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSection:
+    """The ``[run]`` table.
+
+    name: names the run's folder; letters, digits, dots, dashes and underscores.
+    seed: decides every random number of the run.
+    steps: turns of the loop (collect, grade, ..., update, sync).
+    """
+
+    name: str = "run"
+    seed: int = 0
+    steps: int = 100
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", self.name):
+            raise SettingError(
+                f"run.name is a folder's name of letters, digits, '.', '-' and '_', got {self.name!r}"
+            )
+        if self.steps < 1:
+            raise SettingError(f"run.steps must be >= 1, got {self.steps}")
+        if self.seed < 0:
+            raise SettingError(f"run.seed must be >= 0, got {self.seed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingSection:
+    """The ``[sampling]`` table: how much is sampled in a step, and how.
+
+    prompts_per_step: groups that a step trains on (dynamic sampling draws more to fill them).
+    samples_per_prompt: answers to one prompt, the size of its group.
+    max_new_tokens, temperature, stop: see ``Sampling``.
+    """
+
+    prompts_per_step: int = 32
+    samples_per_prompt: int = 8
+    max_new_tokens: int = 512
+    temperature: float = 1.0
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("prompts_per_step", "samples_per_prompt"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"sampling.{name} must be >= 1, got {getattr(self, name)}")
+        self.sampler()
+
+    def sampler(self) -> Sampling:
+        """What the engine is given. Raises SettingError for values no sampler can have."""
+        try:
+            return Sampling(temperature=self.temperature, max_new_tokens=self.max_new_tokens, stop=self.stop)
+        except ValueError as problem:
+            raise SettingError(str(problem)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything that decides a run. A recipe is this value as TOML, one table for each field.
+
+    ``algorithm`` is the table given to ``build_algorithm``: a preset's name and arguments, or
+    ``name = "custom"`` and the pieces; ``allow`` in it lifts refusals by name.
+
+    Raises SettingError where sections contradict each other.
+
+    Example:
+        Run(model=ModelConfig(path="embedded/sums"), data=DataConfig(task="sums"), algorithm={"name": "dapo"})
+    """
+
+    run: RunSection = field(default_factory=RunSection)
+    model: ModelConfig
+    data: DataConfig
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    algorithm: Mapping[str, Any]
+    sampling: SamplingSection = field(default_factory=SamplingSection)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    record: RecordConfig = field(default_factory=RecordConfig)
+
+    def __post_init__(self) -> None:
+        if self.trainer.updates_per_step > self.sampling.prompts_per_step:
+            raise SettingError(
+                f"trainer.updates_per_step is {self.trainer.updates_per_step} but a step has only "
+                f"{self.sampling.prompts_per_step} groups and an update needs a whole one; "
+                f"raise sampling.prompts_per_step or lower trainer.updates_per_step"
+            )
+        self.build_algorithm()
+        if not any(".py:" in grader.name for grader in self.reward.graders):
+            build_rubric(self.reward)  # a function's file is left alone until the run starts
+
+    def build_algorithm(self) -> Algorithm:
+        """The algorithm that the table describes; refused with the reason where it makes no sense."""
+        table = dict(self.algorithm)
+        allow = table.pop("allow", [])
+        if not isinstance(allow, list | tuple) or not all(isinstance(name, str) for name in allow):
+            raise SettingError(f"algorithm.allow must be a list of refusals' names, got {allow!r}")
+        return build_algorithm(
+            table,
+            max_new_tokens=self.sampling.max_new_tokens,
+            samples_per_prompt=self.sampling.samples_per_prompt,
+            allow=tuple(allow),
+        )
+
+    def evaluation_sampler(self) -> Sampling:
+        """The sampler of the evaluation: its own temperature and limit, the training's stop texts."""
+        return Sampling(
+            temperature=self.evaluation.temperature,
+            max_new_tokens=self.evaluation.max_new_tokens or self.sampling.max_new_tokens,
+            stop=self.sampling.stop,
+        )

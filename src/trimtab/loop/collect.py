@@ -1,0 +1,157 @@
+"""Collect the groups of a step: draw, sample, grade, judge, and refill within a bound."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trimtab.data.selection import Reason, Selection, Verdict, outcome
+from trimtab.loop.state import LoopState
+from trimtab.rewards.rubric import Rubric
+from trimtab.rollout.engine import RolloutEngine, Sampling
+from trimtab.types import Draw, ScoredGroup
+
+SLOWEST_KEEP_RATE = 0.25
+"""A refill draws at most this many times fewer than it needs, however few groups were kept lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a step asks for: ``groups`` groups of ``rollouts`` answers each, from seeds of ``seed``."""
+
+    groups: int
+    rollouts: int
+    sampling: Sampling
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """One group with its verdict. ``carried_in``: an earlier step sampled it."""
+
+    scored: ScoredGroup
+    verdict: Verdict
+    carried_in: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Collected:
+    """What a step's collection brought. ``fresh`` holds every group sampled now, before selection.
+
+    ``kept`` are trained in this step, carried ones first; ``surplus`` waits for the next step;
+    ``judged`` holds every group whose fate this step decided, with the reason; a surplus group's fate is
+    decided by the step that trains or drops it. ``fresh_kept`` counts fresh groups that can teach.
+    """
+
+    fresh: list[ScoredGroup] = field(default_factory=list)
+    kept: list[ScoredGroup] = field(default_factory=list)
+    surplus: list[ScoredGroup] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)
+    fresh_kept: int = 0
+    draws: int = 0
+    rounds: int = 0
+    sample_seconds: float = 0.0
+    grade_seconds: float = 0.0
+
+    def count(self, reason: Reason) -> int:
+        return sum(judged.verdict.reason is reason for judged in self.judged)
+
+
+async def collect(
+    engine: RolloutEngine, rubric: Rubric, state: LoopState, selection: Selection | None, wanted: Wanted
+) -> Collected:
+    """Groups for one step. Ends within ``selection.draw_limit`` draws, filled or not.
+
+    Without selection exactly ``wanted.groups`` prompts are drawn and all are kept. With it, carried
+    groups come first, dropped ones are replaced, and kept ones beyond the need are carried on.
+    """
+    found = Collected()
+    _take_carried(found, state, selection, engine.version, wanted.groups)
+    limit = wanted.groups if selection is None else selection.draw_limit(wanted.groups, len(state.cursor.prompts))
+    rate = state.counters.keep_rate
+    while len(found.kept) < wanted.groups and found.draws < limit:
+        missing = wanted.groups - len(found.kept)
+        asked = missing if selection is None else math.ceil(missing / max(rate, SLOWEST_KEEP_RATE))
+        draws = list(_next_draws(state, min(asked, limit - found.draws)))
+        if not draws:
+            break
+        found.draws += len(draws)
+        found.rounds += 1
+        for scored in await _sample_and_grade(engine, rubric, draws, wanted, found):
+            state.memory.observe(scored, state.counters.step)
+            _judge(found, scored, selection, wanted.groups)
+        rate = _share_kept(found)
+    if found.draws:
+        state.counters.keep_rate = 0.5 * state.counters.keep_rate + 0.5 * _share_kept(found)
+    state.carried = list(found.surplus)
+    return found
+
+
+def _take_carried(
+    found: Collected, state: LoopState, selection: Selection | None, version: int, wanted: int
+) -> None:
+    for scored in state.carried:
+        if selection is None or not selection.usable(scored.group, version):
+            found.judged.append(Judged(scored, Verdict(False, Reason.STALE), carried_in=True))
+        elif len(found.kept) < wanted:
+            found.kept.append(scored)
+            found.judged.append(Judged(scored, Verdict(True, Reason.KEPT), carried_in=True))
+        else:
+            found.surplus.append(scored)
+    state.carried = []
+
+
+def _next_draws(state: LoopState, count: int) -> Iterator[Draw]:
+    """Up to ``count`` draws; prompts that memory rests are passed over, each at most once."""
+    passed = 0
+    while count and passed < len(state.cursor.prompts):
+        draw = state.cursor.draw()
+        if not state.memory.wants(draw.prompt, state.counters.step):
+            passed += 1
+            continue
+        count -= 1
+        yield draw
+
+
+async def _sample_and_grade(
+    engine: RolloutEngine, rubric: Rubric, draws: list[Draw], wanted: Wanted, found: Collected
+) -> list[ScoredGroup]:
+    """The groups of these draws, graded, in the order of the draws whatever order they finished in."""
+    started, grading = time.perf_counter(), 0.0
+    scored: dict[str, ScoredGroup] = {}
+    async for group in engine.generate(draws, wanted.rollouts, wanted.sampling, seed=wanted.seed):
+        before = time.perf_counter()
+        scored[group.key] = await rubric.grade(group)
+        grading += time.perf_counter() - before
+    found.grade_seconds += grading
+    found.sample_seconds += time.perf_counter() - started - grading
+    groups = [scored[draw.key] for draw in draws]
+    found.fresh.extend(groups)
+    return groups
+
+
+def _judge(found: Collected, scored: ScoredGroup, selection: Selection | None, wanted: int) -> None:
+    if selection is None:
+        reason = outcome(scored)
+        keep = reason is not Reason.UNGRADED
+        verdict = Verdict(keep, Reason.UNSELECTED if keep else reason)
+    else:
+        verdict = selection.verdict(scored)
+    found.fresh_kept += verdict.keep
+    if not verdict.keep:
+        found.judged.append(Judged(scored, verdict))
+    elif len(found.kept) < wanted:
+        found.kept.append(scored)
+        found.judged.append(Judged(scored, verdict))
+    elif selection is not None and selection.carry:
+        found.surplus.append(scored)
+    else:
+        found.judged.append(Judged(scored, Verdict(False, Reason.SURPLUS)))
+
+
+def _share_kept(found: Collected) -> float:
+    """Share of this step's fresh groups that can teach, kept above 0 so that it can be divided by."""
+    return max(found.fresh_kept / found.draws, 1e-3)

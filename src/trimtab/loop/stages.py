@@ -1,0 +1,73 @@
+"""The stages of a step after collection, one function each; both loops are made of them.
+
+    collect -> shape -> pack -> annotate -> advantages -> update -> sync
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trimtab.algorithms.algorithm import Algorithm
+from trimtab.data.packing import pack, split_updates
+from trimtab.objectives.objective import Objective
+from trimtab.rewards.shaping import reward_groups
+from trimtab.rollout.engine import RolloutEngine
+from trimtab.trainer.trainer import Trainer
+from trimtab.types import Batch, RewardedGroup, ScoredGroup, StepReport
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """One optimizer step: its number in the run, the batch it saw (weights included), and its report."""
+
+    number: int
+    batch: Batch
+    report: StepReport
+
+
+def shape(kept: Sequence[ScoredGroup], algorithm: Algorithm, max_new_tokens: int) -> list[RewardedGroup]:
+    """Rewards of the kept groups: grades on the algorithm's scale, with its length part."""
+    return reward_groups(kept, algorithm.reward, algorithm.shaping, max_new_tokens)
+
+
+def pack_groups(groups: Sequence[RewardedGroup], algorithm: Algorithm) -> Batch:
+    """The graded rollouts as one batch; overlong filtering masks the tokens of truncated ones."""
+    return pack(groups, overlong_filter=algorithm.overlong_filter)
+
+
+async def annotate(trainer: Trainer, batch: Batch, algorithm: Algorithm) -> Batch:
+    """The columns the algorithm needs and only a model can fill, by the weights before any update."""
+    return await trainer.annotate(batch, algorithm.needs | {"old_logprobs_T"})
+
+
+def advantages(batch: Batch, algorithm: Algorithm) -> Batch:
+    """Advantages (and returns) of the whole step, with the KL penalty in the reward where there is one."""
+    if algorithm.kl_in_reward is not None:
+        batch = batch.with_columns(kl_rewards_T=algorithm.kl_in_reward(batch))
+    return batch.with_columns(**algorithm.advantage(batch))
+
+
+def objective_of(algorithm: Algorithm, entropy_coefficient: float | None) -> Objective:
+    """The algorithm's objective, with the adapted entropy coefficient where one is adapted."""
+    if entropy_coefficient is None:
+        return algorithm.objective
+    return algorithm.objective.with_coefficient("entropy", entropy_coefficient)
+
+
+async def update(
+    trainer: Trainer, batch: Batch, objective: Objective, *, updates: int, epochs: int, seed: int, first: int
+) -> list[Update]:
+    """``updates`` x ``epochs`` optimizer steps over whole groups; numbers count on from ``first``."""
+    done: list[Update] = []
+    for sequences in split_updates(batch, updates=updates, epochs=epochs, seed=seed):
+        part = objective.weighted(batch.select(sequences))
+        done.append(Update(first + len(done), part, await trainer.update(part, objective)))
+    return done
+
+
+async def sync(trainer: Trainer, engine: RolloutEngine) -> None:
+    """Give the engine the trainer's weights, under a new version."""
+    source, version = await trainer.publish()
+    await engine.load_weights(source, version)

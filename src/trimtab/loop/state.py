@@ -1,0 +1,76 @@
+"""What the loop carries from one step to the next, and how it is written and read back."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimtab.data.cursor import PromptCursor
+from trimtab.data.memory import PromptMemory
+from trimtab.record.groups import load_groups, save_groups
+from trimtab.types import ScoredGroup
+
+
+@dataclass(slots=True)
+class Counters:
+    """Running totals of the run. Draws, rollouts, groups and updates are counted apart.
+
+    ``keep_rate`` is the share of drawn groups that selection kept lately, in (0, 1]: it decides
+    how many prompts a refill draws, and is made of counts only, so that a run repeats exactly.
+    """
+
+    step: int = 0
+    updates: int = 0
+    skipped_updates: int = 0
+    draws: int = 0
+    rollouts: int = 0
+    tokens: int = 0
+    groups_trained: int = 0
+    groups_wasted: int = 0
+    empty_steps: int = 0
+    keep_rate: float = 1.0
+    entropy_coefficient: float | None = None
+    first_check_done: bool = False
+
+
+@dataclass(slots=True)
+class LoopState:
+    """The one mutable value of the loop. All of it is in every checkpoint.
+
+    ``carried`` are kept groups that an earlier step did not need, oldest first. ``seconds`` sums the
+    stages over all steps so far, a resumed run's earlier part included.
+    """
+
+    cursor: PromptCursor
+    memory: PromptMemory
+    counters: Counters = field(default_factory=Counters)
+    carried: list[ScoredGroup] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add_seconds(self, stages: dict[str, float]) -> None:
+        for stage, seconds in stages.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def save(self, folder: Path) -> None:
+        """Write ``loop.json`` and the carried groups into ``folder``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_groups(folder / "carried", self.carried)
+        stored = {
+            "counters": asdict(self.counters),
+            "seconds": self.seconds,
+            "cursor": self.cursor.state(),
+            "memory": self.memory.state(),
+        }
+        (folder / "loop.json").write_text(json.dumps(stored), encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Take back what ``save`` wrote. Raises DataError when the prompts are not the same."""
+        stored: dict[str, Any] = json.loads((folder / "loop.json").read_text(encoding="utf-8"))
+        self.cursor.restore(stored["cursor"])
+        self.memory.restore(stored["memory"])
+        self.counters = Counters(**stored["counters"])
+        self.seconds = dict(stored["seconds"])
+        self.carried = list(load_groups(folder / "carried"))

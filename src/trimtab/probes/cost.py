@@ -1,0 +1,55 @@
+"""Time, memory and evaluations as metrics."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trimtab.metrics import Max, Mean, Metrics, Sum
+
+GRADING = ("grade",)
+"""Stages whose time goes into rewards."""
+
+EVALUATION_PARTS = ("mean_length", "truncated")
+
+
+def time_metrics(
+    stages: Mapping[str, float], *, step: float, tokens: Mapping[str, int] | None = None
+) -> Metrics:
+    """``seconds/*`` and ``tokens_per_second/*`` of one step.
+
+    stages: stage -> seconds; step: seconds of the whole step; tokens: stage -> response tokens it worked on.
+    """
+    metrics: Metrics = {f"seconds/{stage}": Sum(seconds) for stage, seconds in stages.items()}
+    metrics["seconds/step"] = Sum(step)
+    grading = [stages[stage] for stage in GRADING if stage in stages]
+    if grading:
+        metrics["seconds/rewards_share"] = Mean(sum(grading), step)
+    for stage, count in (tokens or {}).items():
+        metrics[f"tokens_per_second/{stage}"] = Mean(float(count), stages.get(stage, 0.0))
+    return metrics
+
+
+def memory_metrics(*, resident: int | None, peak: int | None, device_peak: int | None = None) -> Metrics:
+    """``memory/*`` in bytes; what could not be read (None) is left out."""
+    sizes = {"resident_bytes": resident, "peak_bytes": peak, "device_peak_bytes": device_peak}
+    return {f"memory/{name}": Max(float(size)) for name, size in sizes.items() if size is not None}
+
+
+def evaluation_metrics(summary: Mapping[str, Any]) -> Metrics:
+    """``evaluation/*`` from what summary.json keeps of an evaluation: pass@k and maj@k with their
+    intervals ``NAME_interval = [low, high]``, and of the answers their length, cut-off and ungraded share.
+    """
+    found: dict[str, float] = {}
+    for name, value in summary.items():
+        if name.endswith("_interval"):
+            ends: Sequence[float] = value
+            stem = name.removesuffix("_interval")
+            found[f"{stem}_low"], found[f"{stem}_high"] = ends
+        elif name.startswith(("pass@", "maj@")) or name in EVALUATION_PARTS:
+            found[name] = value
+    metrics: Metrics = {f"evaluation/{name}": Mean.of(value) for name, value in found.items()}
+    if "ungraded" in summary and summary.get("answers"):
+        metrics["evaluation/ungraded"] = Mean(float(summary["ungraded"]), float(summary["answers"]))
+    return metrics

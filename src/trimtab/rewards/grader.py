@@ -1,0 +1,41 @@
+"""The seam for graders: one coroutine wide. A rubric (rubric.py) asks several of them."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from trimtab.types import Grade, Prompt, Rollout
+
+
+@runtime_checkable
+class Grader(Protocol):
+    """Grades one answer. A fault of the grader is raised, never returned as 0."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def __call__(self, prompt: Prompt, rollout: Rollout) -> Grade: ...
+
+
+class Unverifiable(NamedTuple):
+    """A prompt whose gold answer does not grade as right, and why. No rollout of it can be graded."""
+
+    prompt_id: str
+    answer: str
+    reason: str
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A grader that can grade each gold answer against itself before the run."""
+
+    def self_check(self, prompts: Sequence[Prompt]) -> list[Unverifiable]: ...
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A grader that reads a final answer out of a rollout, so that answers can be voted on."""
+
+    def read(self, prompt: Prompt, rollout: Rollout) -> str | None: ...

@@ -1,0 +1,224 @@
+"""The engine for one process: samples from a Hugging Face model on the CPU or one GPU."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trimtab.errors import DataError, RunError
+from trimtab.models import LoadedModel, embedding_rows
+from trimtab.rollout.attention import use_grouped_attention
+from trimtab.rollout.decoding import Decoder
+from trimtab.rollout.engine import Sampling, rollout_seed
+from trimtab.rollout.rows import Ended, Entry
+from trimtab.rollout.stopping import StopTexts
+from trimtab.types import Draw, Group, Rollout, WeightSource
+
+SLACK = 8
+"""Ended rows leave, and new ones enter, once they are an eighth of the batch: moving rows has a cost too."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSampler:
+    """What really decides the next token. Print it: nothing else of the checkpoint's settings is used."""
+
+    temperature: float
+    max_new_tokens: int
+    stop_ids: tuple[int, ...]
+    stop_id_texts: tuple[str, ...]
+    stop: tuple[str, ...]
+    vocab_size: int
+    masked_ids: int
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{i} {text!r}" for i, text in zip(self.stop_ids, self.stop_id_texts, strict=True))
+        texts = ", ".join(repr(text) for text in self.stop)
+        return (
+            f"temperature {self.temperature:g}, no top-p, no top-k, no penalty; "
+            f"at most {self.max_new_tokens} tokens; ends at {ends or 'no end token'}"
+            f"{f' or the texts {texts}' if texts else ''}; {self.vocab_size} ids"
+            f"{f', {self.masked_ids} padding ids masked' if self.masked_ids else ''}"
+        )
+
+
+class LocalEngine:
+    """Samples from ``model`` itself; it may be the module that a trainer updates in place.
+
+    At most ``max_sequences`` answers grow at once. A group enters as a whole where it fits. The module
+    is put into eval mode before each pass and stays in it.
+    """
+
+    def __init__(self, model: LoadedModel, *, max_sequences: int = 256) -> None:
+        if max_sequences < 1:
+            raise ValueError(f"max_sequences must be >= 1, got {max_sequences}")
+        use_grouped_attention(model.module)
+        self.model = model
+        self.max_sequences = max_sequences
+        self.version = 0
+
+    def describe(self, sampling: Sampling) -> EffectiveSampler:
+        """The effective sampler, end tokens with their texts."""
+        texts = tuple(self.model.tokenizer.convert_ids_to_tokens(list(self.model.stop_ids)))
+        return EffectiveSampler(
+            sampling.temperature,
+            sampling.max_new_tokens,
+            self.model.stop_ids,
+            texts,
+            sampling.stop,
+            self.model.vocab_size,
+            embedding_rows(self.model.module) - self.model.vocab_size,
+        )
+
+    async def generate(
+        self, draws: Sequence[Draw], n: int, sampling: Sampling, *, seed: int, purpose: str = "train"
+    ) -> AsyncIterator[Group]:
+        """See ``RolloutEngine``. Other tasks run between the tokens, so grading can go on meanwhile.
+
+        When weights are loaded between two groups, running answers go on under the new ones: what
+        the old ones left in the cache is computed anew, and the versions of the tokens are recorded.
+
+        Raises: DataError for a prompt that is empty or too long, before anything is sampled;
+        RunError when the model's logits stop being finite.
+        """
+        self._refuse(draws, n, sampling)
+        waiting = deque(self._entries(draws, n, seed, purpose))
+        if not waiting:
+            return
+        decoder = Decoder(
+            self.model,
+            sampling,
+            max_rows=min(self.max_sequences, len(draws) * n),
+            longest_prompt=max(len(draw.prompt.token_ids) for draw in draws),
+            version=self.version,
+        )
+        texts = StopTexts(sampling.stop, self.model.tokenizer, self.model.vocab_size, self.model.device)
+        groups: list[list[Ended]] = [[] for _ in draws]
+        while waiting or decoder.live:
+            decoder.follow(self.version)
+            self._admit(waiting, decoder)
+            if decoder.live:
+                decoder.step()
+            for ended in decoder.drain():
+                groups[ended.owner].append(ended)
+                if len(groups[ended.owner]) == n:
+                    yield self._group(draws[ended.owner], groups[ended.owner], texts)
+                    groups[ended.owner] = []
+            await asyncio.sleep(0)
+
+    def _refuse(self, draws: Sequence[Draw], n: int, sampling: Sampling) -> None:
+        if n < 1:
+            raise ValueError(f"a group needs at least one answer, got n = {n}")
+        for draw in draws:
+            length = len(draw.prompt.token_ids)
+            if not length:
+                raise DataError(f"prompt {draw.prompt.id!r} has no token; there is nothing to continue")
+            if length + sampling.max_new_tokens > self.model.context:
+                raise DataError(
+                    f"prompt {draw.prompt.id!r} has {length} tokens, which with sampling.max_new_tokens = "
+                    f"{sampling.max_new_tokens} is beyond the model's context of {self.model.context}; "
+                    "shorten the prompt or lower sampling.max_new_tokens"
+                )
+
+    def _entries(self, draws: Sequence[Draw], n: int, seed: int, purpose: str) -> list[Entry]:
+        """One entry a draw, or several where a group alone is larger than the batch."""
+        return [
+            Entry(
+                owner,
+                draw.prompt.id,
+                draw.prompt.token_ids,
+                first,
+                tuple(
+                    rollout_seed(seed, purpose, draw.prompt.id, draw.number, index)
+                    for index in range(first, min(first + self.max_sequences, n))
+                ),
+            )
+            for owner, draw in enumerate(draws)
+            for first in range(0, n, self.max_sequences)
+        ]
+
+    def _admit(self, waiting: deque[Entry], decoder: Decoder) -> None:
+        """Let ended rows leave when they are many, and waiting groups enter where they fit."""
+        worthwhile = decoder.closed * SLACK >= len(decoder.rows)
+        if not worthwhile:
+            return
+        entering, free = [], decoder.free
+        while waiting and len(waiting[0].seeds) <= free:
+            free -= len(waiting[0].seeds)
+            entering.append(waiting.popleft())
+        decoder.retire()
+        decoder.admit(entering)
+
+    def _group(self, draw: Draw, answers: list[Ended], texts: StopTexts) -> Group:
+        answers.sort(key=lambda answer: answer.index)
+        decoded = self.model.tokenizer.batch_decode(
+            [a.token_ids.tolist() for a in answers], skip_special_tokens=True
+        )
+        return Group(
+            draw=draw,
+            rollouts=tuple(
+                Rollout(
+                    prompt_id=draw.prompt.id,
+                    draw=draw.number,
+                    index=a.index,
+                    token_ids=a.token_ids,
+                    logprobs=a.logprobs,
+                    mask=np.ones(len(a.token_ids), dtype=np.bool_),
+                    finish=a.finish,
+                    versions=a.versions,
+                    seed=a.seed,
+                    text=texts.cut(text),
+                )
+                for a, text in zip(answers, decoded, strict=True)
+            ),
+        )
+
+    async def load_weights(self, source: WeightSource, version: int) -> None:
+        """Copy ``source`` into the model in place. Tensors that are the model's own cost nothing.
+
+        Raises: RunError when a name is unknown, a shape differs, or a parameter was not delivered.
+        """
+        own = dict(self.model.module.named_parameters(remove_duplicate=False))
+        delivered: set[int] = set()
+        with torch.no_grad():
+            for name, tensor in source:
+                target = own.get(name)
+                if target is None or target.shape != tensor.shape:
+                    shape = "no such parameter" if target is None else tuple(target.shape)
+                    raise RunError(
+                        f"weights of version {version}: {name!r} came with shape {tuple(tensor.shape)} but "
+                        f"the engine has {shape}; trainer and engine must hold the same model"
+                    )
+                if target.data_ptr() != tensor.data_ptr():
+                    target.copy_(tensor)
+                delivered.add(target.data_ptr())
+        missing = [name for name, target in own.items() if target.data_ptr() not in delivered]
+        if missing:
+            raise RunError(
+                f"weights of version {version} lack {len(missing)} parameters, {missing[0]!r} among them; "
+                "the engine would sample from a mixture of two policies"
+            )
+        self.version = version
+
+    def fingerprint(self) -> str:
+        """See ``fingerprint``: of the weights that this engine samples from."""
+        return fingerprint(self.model.module.named_parameters())
+
+
+def fingerprint(weights: WeightSource) -> str:
+    """A hash of up to 64 evenly spaced values of every tensor: 16 hex digits, cheap at any size.
+
+    Any optimizer step changes it; the same weights in the same dtype give the same one.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in weights:
+        flat = tensor.detach().reshape(-1)
+        picked = flat[:: max(1, flat.numel() // 64)][:64].to("cpu", torch.float32)
+        digest.update(name.encode() + str(tuple(tensor.shape)).encode() + picked.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,147 @@
+"""AdamW over float32 master weights, for a policy and, where there is one, its critic.
+
+A parameter in bfloat16 has a float32 copy that is optimised in its place: eight bits of mantissa lose an
+update of 1e-6 whole. Gradients of micro-batches add up in float32 too. A parameter that is float32
+already is its own master.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trimtab.errors import RunError
+from trimtab.trainer.config import TrainerConfig
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owned:
+    """The weights of one owner ("policy" or "critic"): parameters, masters, and their learning rate."""
+
+    name: str
+    learning_rate: float
+    parameters: Mapping[str, nn.Parameter]
+    masters: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, name: str, module: nn.Module, learning_rate: float) -> Owned:
+        """Every trainable parameter of ``module``, tied ones once."""
+        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        return cls(name, learning_rate, parameters, {name: _master(p) for name, p in parameters.items()})
+
+    @property
+    def size(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters.values())
+
+    def absorb(self) -> None:
+        """Add what one backward pass left in low-precision parameters to their masters' gradients."""
+        for name, parameter in self.parameters.items():
+            master = self.masters[name]
+            if master is parameter or parameter.grad is None:
+                continue
+            gradient = parameter.grad.to(master.dtype)
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+            parameter.grad = None
+
+    def clear(self) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.grad = self.masters[name].grad = None
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Those that exist, by name."""
+        return {name: master.grad for name, master in self.masters.items() if master.grad is not None}
+
+    @torch.no_grad()
+    def clip(self, max_norm: float) -> float | None:
+        """Scale the gradients down to ``max_norm``; their norm before that, None where there is none."""
+        gradients = list(self.gradients().values())
+        if not gradients:
+            return None
+        norm = nn.utils.get_total_norm(gradients)
+        found = float(norm)
+        if found > max_norm:
+            torch._foreach_mul_(gradients, max_norm / (found + 1e-6))
+        return found
+
+    @torch.no_grad()
+    def spread(self) -> None:
+        """Round the masters into their low-precision parameters."""
+        for name, parameter in self.parameters.items():
+            if self.masters[name] is not parameter:
+                parameter.copy_(self.masters[name])
+
+
+class Optimizer:
+    """AdamW for all owners. Only weights that got a gradient move, and only they decay."""
+
+    def __init__(self, owners: list[Owned], config: TrainerConfig) -> None:
+        self.owners = owners
+        groups = [
+            {"params": tensors, "lr": owned.learning_rate, "base": owned.learning_rate, "weight_decay": decay}
+            for owned in owners
+            for tensors, decay in _by_decay(owned, config.weight_decay)
+        ]
+        self.adamw = torch.optim.AdamW(groups, betas=config.betas, eps=1e-8, fused=True)
+
+    def step(self, factor: float) -> None:
+        """One step at ``factor`` times each owner's learning rate."""
+        for group in self.adamw.param_groups:
+            group["lr"] = group["base"] * factor
+        self.adamw.step()
+        for owned in self.owners:
+            owned.spread()
+
+    def moments(self) -> dict[str, Tensor]:
+        """AdamW's state of every weight that has one: ``owner/moment/parameter`` -> tensor."""
+        found: dict[str, Tensor] = {}
+        for owned in self.owners:
+            for name, master in owned.masters.items():
+                for moment, tensor in self.adamw.state.get(master, {}).items():
+                    found[f"{owned.name}/{moment}/{name}"] = tensor
+        return found
+
+    def restore(self, moments: Mapping[str, Tensor]) -> None:
+        """Take back what ``moments`` gave. Raises RunError when it belongs to other weights."""
+        self.adamw.state.clear()
+        left = dict(moments)
+        for owned in self.owners:
+            for name, master in owned.masters.items():
+                stored = {m: left.pop(f"{owned.name}/{m}/{name}", None) for m in (*MOMENTS, "step")}
+                if any(tensor is None for tensor in stored.values()):
+                    continue
+                self.adamw.state[master] = {
+                    m: tensor.to(master.device) for m, tensor in stored.items() if tensor is not None
+                }
+        if left:
+            raise RunError(
+                f"the checkpoint holds optimizer state of {next(iter(left))!r}, which this run does not train; "
+                "resume with the model and trainer settings it was written with"
+            )
+
+    def describe(self, config: TrainerConfig) -> str:
+        """One line an owner: how much it trains, at which rate."""
+        after = "" if not config.warmup_updates else f" after {config.warmup_updates} warm-up updates"
+        return "\n".join(
+            f"{owned.name}: {owned.size:,} parameters in {len(owned.parameters)} tensors, AdamW, "
+            f"learning rate {owned.learning_rate:g} {config.schedule}{after}, betas {config.betas[0]:g} "
+            f"{config.betas[1]:g}, weight decay {config.weight_decay:g}, gradient norm <= {config.max_grad_norm:g}"
+            for owned in self.owners
+        )
+
+
+def _master(parameter: nn.Parameter) -> Tensor:
+    if parameter.dtype in (torch.float32, torch.float64):
+        return parameter
+    return parameter.detach().to(torch.float32).requires_grad_()
+
+
+def _by_decay(owned: Owned, decay: float) -> list[tuple[list[Tensor], float]]:
+    matrices = [master for master in owned.masters.values() if master.ndim >= 2]
+    vectors = [master for master in owned.masters.values() if master.ndim < 2]
+    return [(tensors, rate) for tensors, rate in ((matrices, decay), (vectors, 0.0)) if tensors]

@@ -1,0 +1,2 @@
+"""Tests of trimtab."""
+# SPDX-License-Identifier: Apache-2.0

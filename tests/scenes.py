@@ -1,0 +1,161 @@
+"""Small hand-made groups, batches and updates for the tests of probes and record."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from trimtab.types import (
+    Batch,
+    Draw,
+    Finish,
+    Grade,
+    GradeState,
+    Group,
+    Prompt,
+    RewardedGroup,
+    Rollout,
+    ScoredGroup,
+    StepReport,
+    Trace,
+    VersionSpan,
+)
+
+NO_VALUE = {
+    "ungradable": GradeState.NOT_GRADABLE,
+    "timeout": GradeState.TIMEOUT,
+    "failed": GradeState.GRADER_FAILED,
+}
+
+
+def prompt(name: str = "p") -> Prompt:
+    return Prompt(id=name, token_ids=np.array([7, 8, 9]), text=f"{name}: 3+4=", task="sums", answer="7")
+
+
+def rollout(
+    name: str, index: int, length: int, *, finish: Finish = Finish.STOP, version: int = 0, draw: int = 0
+):
+    """``length`` tokens that differ from rollout to rollout."""
+    return Rollout(
+        prompt_id=name,
+        draw=draw,
+        index=index,
+        token_ids=np.arange(length, dtype=np.int64) + 100 * index,
+        logprobs=-np.linspace(0.5, 1.5, length, dtype=np.float32),
+        mask=np.ones(length, dtype=np.bool_),
+        finish=finish,
+        versions=(VersionSpan(version, 0, length),),
+        seed=1000 + index,
+        text=f"answer {index}",
+    )
+
+
+def grade(value: float | str) -> Grade:
+    """A number is a value; ungradable, timeout and failed have none."""
+    if isinstance(value, str):
+        return Grade(state=NO_VALUE[value], value=None, detail=value)
+    return Grade.of(value, parts={"answer": float(value)}, detail="ok")
+
+
+def scored(
+    name: str,
+    values: Sequence[float | str],
+    lengths: Sequence[int],
+    *,
+    cut: Sequence[int] = (),
+    draw: int = 0,
+    version: int = 0,
+) -> ScoredGroup:
+    """A group with these grades and lengths; the rollouts in ``cut`` are truncated."""
+    rollouts = tuple(
+        rollout(
+            name, i, length, finish=Finish.LENGTH if i in cut else Finish.STOP, draw=draw, version=version
+        )
+        for i, length in enumerate(lengths)
+    )
+    group = Group(draw=Draw(prompt(name), draw), rollouts=rollouts)
+    return ScoredGroup(group=group, grades=tuple(grade(value) for value in values))
+
+
+def rewarded(group: ScoredGroup, shaping: Sequence[float] | None = None) -> RewardedGroup:
+    """Rewards +1 and -1, with this length part."""
+    part = np.zeros(len(group.grades)) if shaping is None else np.array(shaping, dtype=np.float64)
+    values = np.array([np.nan if g.value is None else g.value for g in group.grades])
+    return RewardedGroup(scored=group, rewards=2 * values - 1 + part, shaping=part)
+
+
+def batch(
+    lengths: Sequence[int],
+    *,
+    mask: Sequence[bool] | None = None,
+    sampler: Sequence[float] | None = None,
+    versions: Sequence[int] | None = None,
+    name: str = "p",
+    **columns: Sequence[float],
+) -> Batch:
+    """One group of ``len(lengths)`` sequences; columns by name, float32 but advantages and weights."""
+    tokens, sequences = sum(lengths), len(lengths)
+    wide = {"advantages_T", "weights_T"}
+    return Batch(
+        prompts_P=(torch.tensor([7, 8, 9]),),
+        token_ids_T=torch.arange(tokens),
+        seq_T=torch.repeat_interleave(torch.arange(sequences), torch.tensor(lengths)),
+        mask_T=torch.tensor(mask if mask is not None else [True] * tokens),
+        rollout_logprobs_T=torch.tensor(
+            sampler if sampler is not None else [-1.0] * tokens, dtype=torch.float32
+        ),
+        group_S=torch.zeros(sequences, dtype=torch.int64),
+        rewards_S=torch.zeros(sequences, dtype=torch.float64),
+        outcomes_S=torch.zeros(sequences, dtype=torch.float64),
+        truncated_S=torch.zeros(sequences, dtype=torch.bool),
+        version_S=torch.tensor(versions if versions is not None else [0] * sequences),
+        keys_S=tuple(f"{name}#0/{i}" for i in range(sequences)),
+        columns={
+            key: torch.tensor(column, dtype=torch.float64 if key in wide else torch.float32)
+            for key, column in columns.items()
+        },
+    )
+
+
+def report(trace: Trace, *, applied: bool = True, **changes: object) -> StepReport:
+    fields = {
+        "applied": applied,
+        "skip_reason": None if applied else "nothing to train on",
+        "loss": 0.25,
+        "losses": {"policy": 0.2, "kl": 0.05},
+        "grad_norm": 1.5 if applied else None,
+        "critic_grad_norm": None,
+        "learning_rate": 1e-3,
+        "trace": trace,
+        "seconds": {"forward": 0.5, "backward": 0.25},
+    }
+    return StepReport(**{**fields, **changes})
+
+
+FOUR_WAY_RATIOS = (1.5, 0.5, 1.5)
+FOUR_WAY_ADVANTAGES = (1.0, 1.0, -1.0)
+
+
+def four_way(
+    weights: Sequence[float], ratios: Sequence[float], gates: Sequence[float]
+) -> tuple[Batch, Trace]:
+    """The example of the README: y1 has two tokens (ratios 1.5, 0.5, A = +1), y2 one (1.5, A = -1)."""
+    new = [math.log(ratio) - 1.0 for ratio in FOUR_WAY_RATIOS]
+    made = batch(
+        (2, 1),
+        old_logprobs_T=[-1.0] * 3,
+        advantages_T=FOUR_WAY_ADVANTAGES,
+        weights_T=weights,
+    )
+    trace = Trace(
+        logprobs_T=torch.tensor(new, dtype=torch.float32),
+        entropy_T=torch.tensor([0.5, 1.0, 1.5]),
+        ratio_T=torch.tensor(ratios, dtype=torch.float64),
+        gate_T=torch.tensor(gates, dtype=torch.float64),
+        clamped_T=torch.tensor([False, False, False]),
+    )
+    return made, trace

@@ -4,7 +4,7 @@
 VENV  ?= .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP   := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 # Set PYTHON=/path/to/python to choose the interpreter; any 3.11 or later will do.
 PYTHON ?=

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from trimtab import probes
+from trimtab.metrics import Metrics
 from trimtab.types import (
     Batch,
     Draw,
@@ -159,3 +162,51 @@ def four_way(
         clamped_T=torch.tensor([False, False, False]),
     )
     return made, trace
+
+
+def everything() -> Metrics:
+    """One step in which every metric of the catalogue has something to say."""
+    groups = [
+        scored("a", [1, 0, 0.5], [3, 40, 4], cut=[1]),
+        scored("b", [0, 1, 1, "failed"], [9, 9, 2, 7]),
+        scored("c", [1, 1], [5, 6]),
+    ]
+    made = batch(
+        (2, 1),
+        sampler=[-1.0, -1.0, -1.1],
+        old_logprobs_T=[-1.0] * 3,
+        ref_logprobs_T=[-1.2] * 3,
+        values_T=[0.1, 0.2, 0.3],
+        returns_T=[1.0, 1.0, 0.0],
+        advantages_T=FOUR_WAY_ADVANTAGES,
+        weights_T=(0.25, 0.25, 0.5),
+    )
+    _, trace = four_way((0.25, 0.25, 0.5), FOUR_WAY_RATIOS, (0, 1, 1))
+    trace = dataclasses.replace(trace, value_clipped_T=torch.tensor([True, False, False]))
+    counts = {"wanted": 4, "rounds": 2, "fresh_kept": 2, "carried_in": 1, "carried_out": 0}
+    return {
+        **probes.group_metrics(groups, max_new_tokens=40, penalty_free=30),
+        **probes.reward_metrics(
+            [rewarded(groups[0], [0.0, -0.5, 0.0]), rewarded(groups[1])], penalty_free=30
+        ),
+        **probes.selection_metrics(
+            **counts, fresh=groups, trained=groups[:2], dropped={"all-right": 1, "stale": 1}, version=3
+        ),
+        **probes.pool_metrics(
+            prompts=9,
+            drawn=3,
+            trained=2,
+            bands={"hopeless": 1, "learning": 1, "mastered": 1},
+            moves={("hopeless", "learning"): 1},
+            pass_rate=0.4,
+        ),
+        **probes.mismatch_metrics(made, version=0),
+        **probes.update_metrics(made, report(trace, critic_grad_norm=2.0)),
+        **probes.coefficient_metrics({"policy": 1.0, "kl": 0.04}),
+        **probes.time_metrics({"sample": 2.0, "grade": 0.5}, step=3.0, tokens={"sample": 100}),
+        **probes.memory_metrics(resident=10, peak=20, device_peak=30),
+        **probes.evaluation_metrics(
+            {"pass@1": 0.5, "pass@1_interval": [0.4, 0.6], "maj@8": 0.7, "maj@8_interval": [0.6, 0.8]}
+            | {"mean_length": 9.5, "truncated": 0.1, "answers": 8, "ungraded": 0}
+        ),
+    }

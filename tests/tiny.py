@@ -38,6 +38,8 @@ def char_tokenizer(*, bos: bool = False, characters: str = CHARACTERS) -> PreTra
 def tiny_config(arch: str, vocab: int, **changes: object) -> transformers.PretrainedConfig:
     """A config of hidden size 32 with 2 layers, of the architecture asked for."""
     ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
+    if arch == "lfm2":  # recurrent (short convolutions) and attention layers, in turn
+        changes = {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False, **changes}
     if arch == "gpt2":
         sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 256, "vocab_size": vocab}
         return transformers.GPT2Config(**{**sizes, **ids, **changes})
@@ -52,6 +54,8 @@ def tiny_config(arch: str, vocab: int, **changes: object) -> transformers.Pretra
         "max_position_embeddings": 256,
         "tie_word_embeddings": True,
     }
+    if arch == "lfm2":
+        del sizes["head_dim"]
     configs = {
         "qwen3": transformers.Qwen3Config,
         "llama": transformers.LlamaConfig,
@@ -59,6 +63,7 @@ def tiny_config(arch: str, vocab: int, **changes: object) -> transformers.Pretra
         "cohere": transformers.CohereConfig,
         "gemma2": transformers.Gemma2Config,
         "gemma3": transformers.Gemma3TextConfig,
+        "lfm2": transformers.Lfm2Config,
     }
     return configs[arch](**{**sizes, **ids, **changes})
 

@@ -181,7 +181,7 @@ def ppo(b: Padded):
         new, old, target = b.new_values[i, t], b.values[i, t], ret[i][t]
         held = old + torch.clamp(new - old, -0.2, 0.2)
         value = 0.5 * torch.maximum((new - target) ** 2, (held - target) ** 2)
-        return -ppo_clip(ratio_of(b, i, t), adv[i][t], 0.2, 0.2) + 0.5 * value
+        return -ppo_clip(ratio_of(b, i, t), adv[i][t], 0.2, 0.2) + 0.1 * value
 
     return token_mean(b, loss)
 

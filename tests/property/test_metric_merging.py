@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_any_split_in_any_order_equals_the_whole(values, cuts, random):
     x, y = np.array(values, dtype=np.float64).T
     whole = measure(x, y)
     bounds = [0, *sorted(min(cut, len(x)) for cut in cuts), len(x)]
-    parts = [measure(x[a:b], y[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [measure(x[a:b], y[a:b]) for a, b in pairwise(bounds)]
     random.shuffle(parts)
     while len(parts) > 1:  # join random neighbours: any tree
         i = random.randrange(len(parts) - 1)

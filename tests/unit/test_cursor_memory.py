@@ -117,19 +117,19 @@ def test_coverage_counts_prompts_and_not_draws():
         memory.observe(first, step)
     memory.observe(second, 3)
     memory.observe(scored_of([None], id="c"), 3)
-    memory.keep([first, first])
+    memory.observe_trained([first, first])
     coverage = memory.coverage(prompts=10)
-    assert (coverage.prompts, coverage.drawn, coverage.kept) == (10, 3, 1)
-    assert coverage.mean_rate == 0.25
+    assert (coverage.prompts, coverage.drawn, coverage.trained) == (10, 3, 1)
+    assert coverage.pass_rate == 0.25
     assert coverage.bands[Band.UNSEEN] == 8
-    assert PromptMemory().coverage(prompts=10).mean_rate is None
+    assert PromptMemory().coverage(prompts=10).pass_rate is None
 
 
 def test_a_restored_memory_is_the_same():
     memory = PromptMemory(MemoryConfig(mastered_rest=3))
     memory.observe(scored_of([1, 1], id="a"), 1)
     memory.observe(scored_of([1, 1 / 3, None], id="b"), 2)
-    memory.keep([scored_of([1, 0], id="b")])
+    memory.observe_trained([scored_of([1, 0], id="b")])
     resumed = PromptMemory(MemoryConfig(mastered_rest=3))
     resumed.restore(json.loads(json.dumps(memory.state())))
     assert resumed.state() == memory.state()

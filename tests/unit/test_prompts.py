@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from tests.tiny import char_tokenizer
 from trimtab.data.prompts import DataConfig, load_prompts
-from trimtab.data.template import Example, Template
+from trimtab.data.template import Example
 from trimtab.errors import DataError, SettingError
 
 CHAT = (
@@ -214,24 +214,6 @@ def test_messages_without_a_chat_template_are_reported_by_row(write):
 def test_what_is_neither_text_nor_messages_is_reported(write, prompt):
     with pytest.raises(DataError, match="row 1: prompt is neither text nor a list"):
         load(write("rows.jsonl", [{"prompt": prompt, "answer": "1"}]))
-
-
-def test_template_in_plain_text_and_in_chat():
-    template = Template(
-        system="add", prefix="q: ", suffix="\na:", examples=(Example(prompt="1+1", response=" 2"),)
-    )
-    assert template.apply("3+4") == "add\n\nq: 1+1\na: 2\n\nq: 3+4\na:"
-    turns = [
-        {"role": "system", "content": "add"},
-        {"role": "user", "content": "q: 1+1\na:"},
-        {"role": "assistant", "content": " 2"},
-        {"role": "user", "content": "q: 3+4\na:"},
-    ]
-    assert list(template.apply([{"role": "user", "content": "3+4"}])) == turns
-    own = [{"role": "system", "content": "own"}, {"role": "user", "content": "3+4"}]
-    assert [turn["content"] for turn in template.apply(own)] == ["own", "q: 1+1\na:", " 2", "q: 3+4\na:"]
-    assert own[1]["content"] == "3+4", "the row is left as it was"
-    assert Template(form="chat").apply("3+4") == ({"role": "user", "content": "3+4"},)
 
 
 def test_a_built_in_task():

@@ -138,7 +138,7 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         "untrained-critic",
-        "GAE reads a critic that nothing trains; add terms.value = {coef = 0.5, clip = 0.2}",
+        "GAE reads a critic that nothing trains; add terms.value = {coef = 0.1, clip = 0.2}",
         _untrained_critic,
     ),
 )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 
 ROLLOUTS = "every rollout sampled in the step, before selection"
 GRADED = "graded rollouts sampled in the step, before selection"
@@ -22,7 +22,7 @@ def _length(
         mask=mask,
         reduction=reduction,
         meaning=meaning,
-        read_with=("length/truncated", "reward/outcome", "reward/length_correlation"),
+        read_with=others(f"length/{name}", "length/truncated", "reward/outcome", "reward/length_correlation"),
         healthy="steady, or growing slowly while reward/outcome grows",
     )
 
@@ -114,7 +114,7 @@ def _grade(state: str, meaning: str, healthy: str = "") -> MetricSpec:
         mask=ROLLOUTS,
         reduction=JOINED,
         meaning=meaning,
-        read_with=("grades/ungraded", "reward/outcome"),
+        read_with=others(f"grades/{state}", "grades/ungraded", "reward/outcome"),
         healthy=healthy,
     )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 
 
 def _count(name: str, unit: str, meaning: str, healthy: str = "") -> MetricSpec:
@@ -14,7 +14,7 @@ def _count(name: str, unit: str, meaning: str, healthy: str = "") -> MetricSpec:
         mask="the step",
         reduction="sum",
         meaning=meaning,
-        read_with=("flow/keep_rate", "flow/fill", "groups/mixed"),
+        read_with=others(f"flow/{name}", "flow/keep_rate", "flow/fill", "groups/mixed"),
         healthy=healthy,
     )
 
@@ -131,7 +131,14 @@ def _pool(name: str, formula: str, meaning: str, healthy: str = "", unit: str = 
         mask="the run so far, training prompts",
         reduction="sum and count" if unit == "share" else "sum",
         meaning=meaning,
-        read_with=("pool/drawn", "pool/trained", "groups/all_right", "groups/all_wrong", "flow/pass_shift"),
+        read_with=others(
+            f"pool/{name}",
+            "pool/drawn",
+            "pool/trained",
+            "groups/all_right",
+            "groups/all_wrong",
+            "flow/pass_shift",
+        ),
         healthy=healthy,
     )
 

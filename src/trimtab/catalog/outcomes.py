@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from trimtab.catalog.answers import GRADED, JOINED, ROLLOUTS, SHARE
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 
 GROUPS = "every group sampled in the step, before selection"
 
@@ -112,7 +112,7 @@ def _groups(name: str, formula: str, meaning: str, healthy: str = "") -> MetricS
         mask=GROUPS,
         reduction=JOINED,
         meaning=meaning,
-        read_with=("groups/mixed", "groups/all_right", "groups/all_wrong"),
+        read_with=others(f"groups/{name}", "groups/mixed", "groups/all_right", "groups/all_wrong"),
         healthy=healthy,
         source="DAPO, arXiv 2503.14476, eq. 11",
     )

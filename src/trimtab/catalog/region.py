@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 from trimtab.catalog.tokens import JOINED, TRAINED, token_metric
 
 SEQUENCES = "sequences with a trained token, over all updates of the step"
@@ -28,7 +28,7 @@ def _ratio(level: str, mask: str, formula: str, about: str) -> tuple[MetricSpec,
             f"{meaning} {about}",
             mask=mask,
             reduction=reduction,
-            read_with=("clip/removed", "gate/mass", "kl/old_k3"),
+            read_with=others(f"ratio/{level}{suffix}", "clip/removed", "gate/mass", "kl/old_k3"),
             healthy="1 at the first update of a step on fresh rollouts" if not suffix else "",
         )
         for suffix, statistic, meaning, reduction in statistics
@@ -72,7 +72,7 @@ def _gate(sign: str, statistic: str, formula: str, meaning: str, reduction: str 
         f"{meaning} Tokens with {symbol}.",
         mask=f"trained tokens with {symbol}, over all updates of the step",
         reduction=reduction,
-        read_with=("clip/removed", "ratio/token_p1", "ratio/token_p99"),
+        read_with=others(f"gate/{sign}{statistic}", "clip/removed", "ratio/token_p1", "ratio/token_p99"),
         healthy="exactly 1 while ratio is 1; then it shows how much the trust region acts"
         if not statistic
         else "",
@@ -127,7 +127,7 @@ def _clip(name: str, formula: str, meaning: str, mask: str = SIGNAL) -> MetricSp
         formula,
         meaning,
         mask=mask,
-        read_with=("gate/mass", "ratio/token_p99", "kl/old_k3"),
+        read_with=others(f"clip/{name}", "gate/mass", "ratio/token_p99", "kl/old_k3"),
         healthy="token clips: below 0.05; GSPO's narrow bounds: 0.1 to 0.3 is normal; one update a step: 0",
     )
 

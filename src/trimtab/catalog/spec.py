@@ -46,6 +46,11 @@ class MetricSpec:
         return re.compile("".join(a + b for a, b in zip(fixed, [*names, ""], strict=True)))
 
 
+def others(key: str, *keys: str) -> tuple[str, ...]:
+    """The keys without ``key``: for entries that are read with all of their kin."""
+    return tuple(name for name in keys if name != key)
+
+
 class Section(NamedTuple):
     """A page of the catalogue: metrics that are read together."""
 

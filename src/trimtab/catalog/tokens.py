@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 
 TRAINED = "trained tokens, over all updates of the step"
 JOINED = "sum and count"
@@ -139,7 +139,7 @@ def _mismatch(
         mask="trained tokens sampled by the very weights that annotate them",
         reduction=reduction,
         healthy=healthy,
-        read_with=("ratio/token", "staleness/max"),
+        read_with=others(f"mismatch/{name}", "ratio/token", "staleness/max"),
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section
+from trimtab.catalog.spec import MetricSpec, Section, others
 
 LOSS = Section(
     "Loss",
@@ -126,7 +126,9 @@ def _value(
         mask="trained tokens, over all updates of the step; only with a critic",
         reduction=reduction or "sum and count",
         meaning=meaning,
-        read_with=("value/explained_variance", "loss/{term}", "optimizer/critic_grad_norm"),
+        read_with=others(
+            f"value/{name}", "value/explained_variance", "loss/{term}", "optimizer/critic_grad_norm"
+        ),
         healthy=healthy,
     )
 
@@ -250,7 +252,7 @@ def _evaluation(name: str, unit: str, formula: str, meaning: str) -> MetricSpec:
         mask="held-out prompts; only in steps with an evaluation",
         reduction="one value a step",
         meaning=meaning,
-        read_with=("pass/at_1", "reward/outcome"),
+        read_with=others(f"evaluation/{name}", "pass/at_1", "reward/outcome"),
         healthy=(
             "rising with the training curve; falling while training rises is overfitting or a hacked reward"
         ),

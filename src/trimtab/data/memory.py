@@ -63,7 +63,7 @@ class Remembered:
     """One prompt. ``rates`` are the pass rates of its last groups, newest last; ``step`` saw the last."""
 
     drawn: int = 0
-    kept: int = 0
+    trained: int = 0
     step: int = -1
     rates: list[float] = field(default_factory=list)
 
@@ -72,17 +72,17 @@ class Remembered:
 class Coverage:
     """How much of the prompt pool the run has reached.
 
-    prompts: different training prompts; drawn, kept: how many of them at least once; bands: how many
-    stand where; moves: ``(from, to)`` -> how often a prompt has changed its band so far; mean_rate:
-    mean pass rate over the prompts seen, None before the first.
+    prompts: different training prompts; drawn, trained: how many of them at least once; bands: how many
+    stand where; moves: ``(from, to)`` -> how often a prompt has changed its band so far; pass_rate:
+    mean over the seen prompts of the pass rate of their last groups, None before the first.
     """
 
     prompts: int
     drawn: int
-    kept: int
+    trained: int
     bands: Mapping[Band, int]
     moves: Mapping[tuple[Band, Band], int]
-    mean_rate: float | None
+    pass_rate: float | None
 
 
 class PromptMemory:
@@ -106,10 +106,10 @@ class PromptMemory:
         if after is not before:
             self._moves[before, after] += 1
 
-    def keep(self, groups: Sequence[ScoredGroup]) -> None:
-        """Count these groups as trained on."""
+    def observe_trained(self, groups: Sequence[ScoredGroup]) -> None:
+        """Count these groups as trained on; carried ones in the step that trains them."""
         for scored in groups:
-            self._prompts.setdefault(scored.group.prompt.id, Remembered()).kept += 1
+            self._prompts.setdefault(scored.group.prompt.id, Remembered()).trained += 1
 
     def wants(self, prompt: Prompt, step: int) -> bool:
         """Whether the prompt may be drawn at ``step``: False while it rests."""
@@ -137,24 +137,24 @@ class PromptMemory:
         return Coverage(
             prompts=prompts,
             drawn=sum(known.drawn > 0 for known in self._prompts.values()),
-            kept=sum(known.kept > 0 for known in self._prompts.values()),
+            trained=sum(known.trained > 0 for known in self._prompts.values()),
             bands={band: bands[band] for band in Band},
             moves=dict(self._moves),
-            mean_rate=_mean(rates),
+            pass_rate=_mean(rates),
         )
 
     def state(self) -> dict[str, Any]:
         """All that ``restore`` needs, as JSON."""
         return {
-            "prompts": {key: [p.drawn, p.kept, p.step, p.rates] for key, p in self._prompts.items()},
+            "prompts": {key: [p.drawn, p.trained, p.step, p.rates] for key, p in self._prompts.items()},
             "moves": [[before, after, count] for (before, after), count in self._moves.items()],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` was taken. The settings may have changed; bands follow the new ones."""
         self._prompts = {
-            key: Remembered(drawn, kept, step, list(rates))
-            for key, (drawn, kept, step, rates) in state["prompts"].items()
+            key: Remembered(drawn, trained, step, list(rates))
+            for key, (drawn, trained, step, rates) in state["prompts"].items()
         }
         self._moves = Counter({(Band(before), Band(after)): n for before, after, n in state["moves"]})
 

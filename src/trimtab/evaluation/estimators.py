@@ -58,14 +58,18 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def majority_at_k(answers: Sequence[str | None], right: Sequence[bool], k: int, rng: np.random.Generator) -> float:
+def majority_at_k(
+    answers: Sequence[str | None], right: Sequence[bool], k: int, rng: np.random.Generator
+) -> float:
     """Share of votes of k answers that a right answer wins; ties count by the share of tied answers right.
 
     For k = n the vote is exact; below it is the mean over 64 seeded draws without replacement.
     An answer that could not be read (None) abstains.
     """
     if not 1 <= k <= len(answers):
-        raise SettingError(f"maj@{k} needs at least {k} graded answers a prompt, this prompt has {len(answers)}")
+        raise SettingError(
+            f"maj@{k} needs at least {k} graded answers a prompt, this prompt has {len(answers)}"
+        )
     if k == len(answers):
         return _vote(answers, right, range(k))
     draws = [rng.permutation(len(answers))[:k] for _ in range(64)]
@@ -88,7 +92,9 @@ def bootstrap(values_P: NDArray[np.float64], seed: int = 0) -> Estimate:
     the prompts stands in, so that 20 of 20 right does not read as certainty.
     """
     if len(values_P) == 0:
-        raise SettingError("an evaluation without a single graded prompt has no value; look at the grader's failures")
+        raise SettingError(
+            "an evaluation without a single graded prompt has no value; look at the grader's failures"
+        )
     mean = float(values_P.mean())
     if mean in (0.0, 1.0):
         low, high = wilson(mean, len(values_P))

@@ -50,11 +50,15 @@ class Evaluation:
 
     def values(self, k: int) -> NDArray[np.float64]:
         """pass@k of each prompt with at least k graded answers."""
-        return np.array([pass_at_k(r.graded, r.right, k) for r in self.results if r.graded >= k], dtype=np.float64)
+        return np.array(
+            [pass_at_k(r.graded, r.right, k) for r in self.results if r.graded >= k], dtype=np.float64
+        )
 
     def pass_at(self, k: int) -> Estimate:
         if k > self.samples:
-            raise SettingError(f"pass@{k} cannot be estimated from {self.samples} answers a prompt; raise evaluation.samples")
+            raise SettingError(
+                f"pass@{k} cannot be estimated from {self.samples} answers a prompt; raise evaluation.samples"
+            )
         return bootstrap(self.values(k))
 
     def majority_at(self, k: int) -> Estimate | None:
@@ -63,7 +67,9 @@ class Evaluation:
         readable = [r for r in self.results if r.graded >= k]
         if not any(vote is not None for r in readable for vote in r.votes):
             return None
-        return bootstrap(np.array([majority_at_k(r.votes, r.correct, k, rng) for r in readable], dtype=np.float64))
+        return bootstrap(
+            np.array([majority_at_k(r.votes, r.correct, k, rng) for r in readable], dtype=np.float64)
+        )
 
     def against(self, start: Evaluation) -> Paired:
         """pass@1 of this evaluation minus the start's, over the prompts both could grade."""
@@ -104,13 +110,20 @@ class Evaluation:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Evaluation:
         results = tuple(
-            PromptResult(**{**r, "votes": tuple(r["votes"]), "correct": tuple(r["correct"])}) for r in stored["results"]
+            PromptResult(**{**r, "votes": tuple(r["votes"]), "correct": tuple(r["correct"])})
+            for r in stored["results"]
         )
         return cls(**{**stored, "results": results})
 
 
 async def evaluate(
-    engine: RolloutEngine, rubric: Rubric, prompts: Sequence[Prompt], *, samples: int, sampling: Sampling, seed: int
+    engine: RolloutEngine,
+    rubric: Rubric,
+    prompts: Sequence[Prompt],
+    *,
+    samples: int,
+    sampling: Sampling,
+    seed: int,
 ) -> Evaluation:
     """Sample ``samples`` answers to each prompt with seeds of their own, grade them, keep the counts.
 
@@ -135,7 +148,9 @@ async def evaluate(
 
 def _result(scored: ScoredGroup, rubric: Rubric) -> PromptResult:
     prompt, rollouts = scored.group.prompt, scored.group.rollouts
-    graded = [(rollout, grade) for rollout, grade in zip(rollouts, scored.grades, strict=True) if grade.graded]
+    graded = [
+        (rollout, grade) for rollout, grade in zip(rollouts, scored.grades, strict=True) if grade.graded
+    ]
     correct = tuple(grade.state is GradeState.RIGHT for _, grade in graded)
     return PromptResult(
         prompt_id=prompt.id,

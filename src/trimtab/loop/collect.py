@@ -70,7 +70,9 @@ async def collect(
     """
     found = Collected()
     _take_carried(found, state, selection, engine.version, wanted.groups)
-    limit = wanted.groups if selection is None else selection.draw_limit(wanted.groups, len(state.cursor.prompts))
+    limit = (
+        wanted.groups if selection is None else selection.draw_limit(wanted.groups, len(state.cursor.prompts))
+    )
     rate = state.counters.keep_rate
     while len(found.kept) < wanted.groups and found.draws < limit:
         missing = wanted.groups - len(found.kept)

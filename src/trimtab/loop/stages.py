@@ -1,6 +1,6 @@
 """The stages of a step after collection, one function each; both loops are made of them.
 
-    collect -> shape -> pack -> annotate -> advantages -> update -> sync
+collect -> shape -> pack -> annotate -> advantages -> update -> sync
 """
 # SPDX-License-Identifier: Apache-2.0
 

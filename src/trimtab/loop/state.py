@@ -29,19 +29,18 @@ class Counters:
     rollouts: int = 0
     tokens: int = 0
     groups_trained: int = 0
-    groups_wasted: int = 0
     empty_steps: int = 0
     keep_rate: float = 1.0
     entropy_coefficient: float | None = None
-    first_check_done: bool = False
 
 
 @dataclass(slots=True)
 class LoopState:
     """The one mutable value of the loop. All of it is in every checkpoint.
 
-    ``carried`` are kept groups that an earlier step did not need, oldest first. ``seconds`` sums the
-    stages over all steps so far, a resumed run's earlier part included.
+    ``carried`` are kept groups that an earlier step did not need, oldest first. ``seconds`` (by stage),
+    ``train_seconds`` and ``evaluation_seconds`` sum over all steps so far, a resumed run's earlier part
+    included. ``evaluations`` are the summaries so far, by label.
     """
 
     cursor: PromptCursor
@@ -49,6 +48,9 @@ class LoopState:
     counters: Counters = field(default_factory=Counters)
     carried: list[ScoredGroup] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    train_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    evaluations: dict[str, Any] = field(default_factory=dict)
 
     def add_seconds(self, stages: dict[str, float]) -> None:
         for stage, seconds in stages.items():
@@ -61,6 +63,9 @@ class LoopState:
         stored = {
             "counters": asdict(self.counters),
             "seconds": self.seconds,
+            "train_seconds": self.train_seconds,
+            "evaluation_seconds": self.evaluation_seconds,
+            "evaluations": self.evaluations,
             "cursor": self.cursor.state(),
             "memory": self.memory.state(),
         }
@@ -73,4 +78,7 @@ class LoopState:
         self.memory.restore(stored["memory"])
         self.counters = Counters(**stored["counters"])
         self.seconds = dict(stored["seconds"])
+        self.train_seconds = stored["train_seconds"]
+        self.evaluation_seconds = stored["evaluation_seconds"]
+        self.evaluations = dict(stored["evaluations"])
         self.carried = list(load_groups(folder / "carried"))

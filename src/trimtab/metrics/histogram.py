@@ -146,26 +146,38 @@ class Histogram:
         The q-quantile is the smallest value x such that a share q of all values is <= x.
         The bracket is the bin of that value, cut to [smallest, largest].
         """
-        if not 0.0 <= q <= 1.0:
-            raise ValueError(f"a quantile must be in [0, 1], got {q}")
-        if self.smallest is None or self.largest is None:
+        place = self._place(q)
+        if place is None or self.smallest is None or self.largest is None:
             return None
-        rank = max(1, math.ceil(q * self.count - 1e-9))
-        steps = np.concatenate([[self.below], self.counts, [self.above]]).cumsum()
-        place = int(np.searchsorted(steps, rank))
-        edges = self.bins.edges
-        low = edges[place - 1] if place > 0 else self.smallest
-        high = edges[place] if place <= self.bins.size else self.largest
-        return Bracket(max(float(low), self.smallest), min(float(high), self.largest))
+        low, high = self._ends(place)
+        return Bracket(max(low, self.smallest), min(high, self.largest))
 
     def quantile(self, q: float) -> float | None:
-        """The middle of ``bracket(q)``: wrong by at most half a bin (on a log or ratio scale: by at
-        most half a bin's factor); None when nothing was seen or a value was not finite.
+        """The middle of the bin that ``bracket(q)`` is cut from, moved into the bracket.
+
+        Wrong by at most half a bin (on a log or ratio scale: by at most half a bin's factor), outside
+        the edges by at most the bracket. None when nothing was seen or a value was not finite.
         """
-        found = self.bracket(q)
-        if found is None or self.nonfinite:
+        place, bracket = self._place(q), self.bracket(q)
+        if place is None or bracket is None or self.nonfinite:
             return None
-        return min(max(self.bins.middle(found.low, found.high), found.low), found.high)
+        return min(max(self.bins.middle(*self._ends(place)), bracket.low), bracket.high)
+
+    def _place(self, q: float) -> int | None:
+        """Bin of the q-quantile: 0 is below the edges, bins.size + 1 above them."""
+        if not 0.0 <= q <= 1.0:
+            raise ValueError(f"a quantile must be in [0, 1], got {q}")
+        if self.smallest is None:
+            return None
+        rank = max(1, math.ceil(q * self.count - 1e-9))
+        return int(np.searchsorted(np.concatenate([[self.below], self.counts]).cumsum(), rank))
+
+    def _ends(self, place: int) -> Bracket:
+        assert self.smallest is not None
+        assert self.largest is not None
+        edges = self.bins.edges
+        low = float(edges[place - 1]) if place > 0 else self.smallest
+        return Bracket(low, float(edges[place]) if place <= self.bins.size else self.largest)
 
     def to_json(self) -> dict[str, Any]:
         """The record's form: counts without the empty bins at both ends; ``first`` is the first kept bin."""

@@ -80,14 +80,20 @@ def logprobs_and_entropy(
         inputs = (hidden_N[start : start + chunk], head, targets_N[start : start + chunk], settings)
         if torch.is_grad_enabled():
             kept: list[Tensor] = []
-            parts.append(checkpoint(_statistics, *inputs, kept, use_reentrant=False, preserve_rng_state=False))
+            parts.append(
+                checkpoint(_statistics, *inputs, kept, use_reentrant=False, preserve_rng_state=False)
+            )
         else:
             parts.append(_statistics(*inputs, None))
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 
 def _statistics(
-    hidden_N: Tensor, head: Head, targets_N: Tensor, settings: tuple[float, int, bool], kept: list[Tensor] | None
+    hidden_N: Tensor,
+    head: Head,
+    targets_N: Tensor,
+    settings: tuple[float, int, bool],
+    kept: list[Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
     logprobs_N, entropy_N = _LogprobAndEntropy.apply(head(hidden_N), targets_N, settings, kept)
     return logprobs_N, entropy_N
@@ -108,7 +114,11 @@ class _LogprobAndEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, targets_N: Tensor, settings: tuple[float, int, bool], kept: list[Tensor] | None
+        ctx: Any,
+        logits: Tensor,
+        targets_N: Tensor,
+        settings: tuple[float, int, bool],
+        kept: list[Tensor] | None,
     ) -> tuple[Tensor, Tensor]:
         temperature, vocab_size, entropy_grad = settings
         if kept:

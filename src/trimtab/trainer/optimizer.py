@@ -26,6 +26,7 @@ class Owned:
 
     name: str
     learning_rate: float
+    module: nn.Module
     parameters: Mapping[str, nn.Parameter]
     masters: Mapping[str, Tensor]
 
@@ -33,11 +34,16 @@ class Owned:
     def of(cls, name: str, module: nn.Module, learning_rate: float) -> Owned:
         """Every trainable parameter of ``module``, tied ones once."""
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        return cls(name, learning_rate, parameters, {name: _master(p) for name, p in parameters.items()})
+        masters = {key: _master(parameter) for key, parameter in parameters.items()}
+        return cls(name, learning_rate, module, parameters, masters)
 
     @property
     def size(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters.values())
+
+    def everything(self) -> dict[str, Tensor]:
+        """The module's weights by name, tied ones once: masters, and what is not trained as it is."""
+        return {name: self.masters.get(name, p.detach()) for name, p in self.module.named_parameters()}
 
     def absorb(self) -> None:
         """Add what one backward pass left in low-precision parameters to their masters' gradients."""
@@ -63,10 +69,10 @@ class Owned:
         gradients = list(self.gradients().values())
         if not gradients:
             return None
-        norm = nn.utils.get_total_norm(gradients)
-        found = float(norm)
+        found = float(nn.utils.get_total_norm(gradients))
         if found > max_norm:
-            torch._foreach_mul_(gradients, max_norm / (found + 1e-6))
+            for gradient in gradients:
+                gradient.mul_(max_norm / (found + 1e-6))
         return found
 
     @torch.no_grad()
@@ -83,7 +89,7 @@ class Optimizer:
     def __init__(self, owners: list[Owned], config: TrainerConfig) -> None:
         self.owners = owners
         groups = [
-            {"params": tensors, "lr": owned.learning_rate, "base": owned.learning_rate, "weight_decay": decay}
+            {"params": tensors, "lr": owned.learning_rate, "weight_decay": decay, "owned": owned}
             for owned in owners
             for tensors, decay in _by_decay(owned, config.weight_decay)
         ]
@@ -92,7 +98,7 @@ class Optimizer:
     def step(self, factor: float) -> None:
         """One step at ``factor`` times each owner's learning rate."""
         for group in self.adamw.param_groups:
-            group["lr"] = group["base"] * factor
+            group["lr"] = group["owned"].learning_rate * factor
         self.adamw.step()
         for owned in self.owners:
             owned.spread()

@@ -1,0 +1,73 @@
+"""Columns that only a model can fill, read without gradients before the first update of a step."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import torch
+from torch import Tensor
+
+from trimtab.data.packing import micro_batches
+from trimtab.errors import SettingError, nearest
+from trimtab.trainer.forward import Asked, Reader
+from trimtab.types import Batch
+
+COLUMNS = ("old_logprobs_T", "ref_logprobs_T", "values_T", "bootstrap_S")
+
+
+def annotated(
+    batch: Batch,
+    columns: Set[str],
+    policy: Reader,
+    reference: Reader | None,
+    *,
+    from_sampler: bool,
+    max_tokens: int,
+) -> Batch:
+    """The batch with these columns; ``values_T`` brings ``bootstrap_S`` and the other way round.
+
+    from_sampler: old log-probabilities are the sampler's own, no pass is made for them.
+
+    Raises: SettingError for a column that no trainer fills, or that needs a model which is not there.
+    """
+    for column in sorted(columns - set(COLUMNS)):
+        raise SettingError(f"no trainer fills the column {column!r}{nearest(column, COLUMNS)}")
+    filled: dict[str, Tensor] = {}
+    old = "old_logprobs_T" in columns
+    if old and from_sampler:
+        filled["old_logprobs_T"] = batch.rollout_logprobs_T.clone()
+    asked = Asked(logprobs=old and not from_sampler, values=bool(columns & {"values_T", "bootstrap_S"}))
+    if asked.logprobs or asked.values:
+        filled |= read_columns(policy, batch, asked, max_tokens, logprobs="old_logprobs_T")
+    if "ref_logprobs_T" in columns:
+        if reference is None:
+            raise SettingError(
+                "ref_logprobs_T is asked for but this trainer has no reference model; give it one, or take "
+                "the KL term out of the algorithm"
+            )
+        filled |= read_columns(reference, batch, Asked(), max_tokens, logprobs="ref_logprobs_T")
+    return batch.with_columns(**filled)
+
+
+@torch.no_grad()
+def read_columns(
+    reader: Reader, batch: Batch, asked: Asked, max_tokens: int, *, logprobs: str
+) -> dict[str, Tensor]:
+    """What the reader says of the whole batch, in its order; log-probabilities under the name given."""
+    place_T, place_S = torch.arange(batch.num_tokens), torch.arange(batch.num_sequences)
+    placed = batch.with_columns(place_T=place_T, place_S=place_S)
+    columns: dict[str, Tensor] = {}
+
+    def put(name: str, size: int, place: Tensor, values: Tensor | None) -> None:
+        if values is not None:
+            columns.setdefault(name, torch.zeros(size, dtype=values.dtype))[place] = values.cpu()
+
+    for sequences in micro_batches(batch, max_tokens):
+        part = placed.select(sequences)
+        out, bootstrap_S = reader(part, asked)
+        if asked.logprobs:
+            put(logprobs, len(place_T), part.columns["place_T"], out.logprobs_T)
+        put("values_T", len(place_T), part.columns["place_T"], out.values_T)
+        put("bootstrap_S", len(place_S), part.columns["place_S"], bootstrap_S)
+    return columns

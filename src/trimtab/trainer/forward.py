@@ -1,0 +1,143 @@
+"""A model and its critic, read over a micro-batch: what they say of every token."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from trimtab.errors import SettingError
+from trimtab.models import LoadedModel, split_head
+from trimtab.ops.logprobs import logprobs_and_entropy
+from trimtab.trainer.critic import Critic
+from trimtab.trainer.layout import padded_rows
+from trimtab.types import Batch, ModelOutput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What one pass is for. Gradients flow only where asked; a value costs nothing where not asked.
+
+    ``logprobs`` and ``values`` ask for these columns; ``policy_grad`` lets gradients into the policy,
+    ``entropy_grad`` through its entropy, ``critic_grad`` into the critic.
+    """
+
+    logprobs: bool = True
+    values: bool = False
+    policy_grad: bool = False
+    entropy_grad: bool = False
+    critic_grad: bool = False
+
+
+class Reader:
+    """Reads batches with one model at one temperature, in eval mode: dropout never acts.
+
+    autocast: compute in bfloat16 whatever dtype the weights have. recompute_layers: keep only the
+    input of each layer for the backward pass.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        *,
+        temperature: float,
+        critic: Critic | None = None,
+        autocast: bool = False,
+        recompute_layers: bool = False,
+    ) -> None:
+        self.model = model
+        self.temperature = temperature
+        self.critic = critic
+        self.autocast = autocast
+        self.backbone, self.head = split_head(model.module)
+        self.layers = _layers(model.module, critic) if recompute_layers else []
+
+    def __call__(self, batch: Batch, asked: Asked) -> tuple[ModelOutput, Tensor | None]:
+        """The batch's tokens as this model sees them, and ``bootstrap_S`` where values are asked for.
+
+        The output lies on the model's device. ``logprobs_T`` and ``entropy_T`` are empty when not asked.
+        """
+        self.model.module.eval()
+        layout = padded_rows(batch)
+        device = self.model.device
+        rows, state_T = layout.input_ids_BL.to(device), layout.state_T.to(device)
+        reads_policy = asked.logprobs or (
+            asked.values and self.critic is not None and self.critic.trunk is None
+        )
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.autocast), _recomputed(self.layers):
+            states = torch.empty(0, device=device)
+            if reads_policy:
+                with torch.set_grad_enabled(asked.policy_grad):
+                    states = self.backbone(rows, None, None).flatten(0, 1)
+            logprobs_T = entropy_T = torch.empty(0, device=device)
+            if asked.logprobs:
+                with torch.set_grad_enabled(asked.policy_grad):
+                    logprobs_T, entropy_T = logprobs_and_entropy(
+                        states.index_select(0, state_T),
+                        self.head,
+                        batch.token_ids_T.to(device),
+                        temperature=self.temperature,
+                        vocab_size=self.model.vocab_size,
+                        entropy_grad=asked.entropy_grad,
+                    )
+            values_T = bootstrap_S = None
+            if asked.values:
+                values_T, bootstrap_S = self._values(rows, states, state_T, layout.last_S.to(device), asked)
+        return ModelOutput(logprobs_T=logprobs_T, entropy_T=entropy_T, values_T=values_T), bootstrap_S
+
+    def _values(
+        self, rows: Tensor, policy_states: Tensor, state_T: Tensor, last_S: Tensor, asked: Asked
+    ) -> tuple[Tensor, Tensor]:
+        if self.critic is None:
+            raise SettingError(
+                "values are asked for but this trainer has no critic; build it with critic=True"
+            )
+        with torch.set_grad_enabled(asked.critic_grad):
+            states = self.critic.states(rows, policy_states)
+            values = self.critic.values(states.index_select(0, torch.cat([state_T, last_S])))
+        return values[: len(state_T)], values[len(state_T) :]
+
+
+def _layers(module: PreTrainedModel, critic: Critic | None) -> list[GradientCheckpointingLayer]:
+    parts = [part for whole in (module, critic) if whole is not None for part in whole.modules()]
+    layers = [part for part in parts if isinstance(part, GradientCheckpointingLayer)]
+    if not layers:
+        raise SettingError(
+            f"trainer.gradient_checkpointing: {type(module).__name__} has no layers that can be computed "
+            "again; lower trainer.tokens_per_micro_batch instead"
+        )
+    return layers
+
+
+@contextlib.contextmanager
+def _recomputed(layers: list[GradientCheckpointingLayer]) -> Iterator[None]:
+    """Have these layers computed again in the backward pass of what runs inside, and only of that.
+
+    Transformers ties this to training mode, which would switch dropout on, and drops the key cache,
+    which a sampler on the same module needs. So the layers are marked here for the moment of a call.
+    """
+    for layer in layers:
+        layer.gradient_checkpointing = layer.training = True
+        layer._gradient_checkpointing_func = functools.partial(_run_again_later, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.gradient_checkpointing = layer.training = False
+
+
+def _run_again_later(layer: GradientCheckpointingLayer, run: Any, *args: Any) -> Any:
+    layer.training = False
+    try:
+        return checkpoint(run, *args, use_reentrant=False, preserve_rng_state=False)
+    finally:
+        layer.training = True

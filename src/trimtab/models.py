@@ -126,9 +126,11 @@ def load_model(
 
     Raises: DataError when the path holds no causal LM that can be used.
     """
-    folder = resolve_path(path)
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # it would tear the live view
+    folder = resolve_path(path)
     where = device if isinstance(device, torch.device) else choose_device(device)
     kind = dtype if isinstance(dtype, torch.dtype) else choose_dtype(dtype, where)
     try:
@@ -270,7 +272,9 @@ def export_model(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fo
     refuses to save it; such a model is written through a fresh module without that mark.
     """
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if getattr(module.config, "quantization_config", None) is not None:
         config: Any = copy.deepcopy(module.config)
         del config.quantization_config

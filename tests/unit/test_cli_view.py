@@ -64,7 +64,7 @@ def test_plain_is_one_line_a_step_with_the_time_left():
         clock.now += 2.0
         view.step(step, VALUES)
     assert out.getvalue().splitlines() == [
-        "run sums, 10 steps",
+        "sums, 10 steps",
         "  32 prompts a step",
         "start   pass@1 0.412 [0.380, 0.444]   pass@8 0.800 [0.770, 0.830]",
         "step  1/10  pass rate 0.625  reward 0.250  entropy 0.432  length 31.5  kept groups 24/40  updates 4"
@@ -86,9 +86,8 @@ def test_what_a_step_does_not_have_is_not_shown():
 
 def test_the_summary_tells_before_and_after_and_where_the_time_went():
     lines = list(closing_lines(SUMMARY))
-    assert "pass@1 0.412 [0.380, 0.444]" in lines[0]
-    assert "95%" in lines[0]
-    assert "pass@1 0.873 [0.850, 0.890]" in lines[1]
+    assert lines[0] == "pass@1  0.412 [0.380, 0.444]  ->  0.873 [0.850, 0.890]  (95% intervals)"
+    assert lines[1] == "pass@8  0.800 [0.770, 0.830]  ->  0.800 [0.770, 0.830]  (95% intervals)"
     assert lines[2] == "100 steps in 2:00, evaluations 0:12, all in all 2:15"
     assert lines[3].startswith("sample ")
     assert "66.7%" in lines[3]
@@ -122,7 +121,7 @@ def test_the_live_view_draws_bar_numbers_and_course():
     assert "2.0 s left" in text
     assert "▁█" in text
     assert "24/40" in text
-    assert "pass@1 0.873" in text
+    assert "->  0.873" in text
     view.close()
 
 
@@ -159,6 +158,12 @@ def test_sparklines_hold_the_last_values_and_skip_what_is_no_number():
     assert sparkline([1.0, 1.0]) == "▁▁"
     assert sparkline([0.0, float("nan"), 0.5, 1.0]) == "▁▅█"
     assert len(sparkline(list(range(100)))) == 40
+
+
+def test_an_evaluation_tells_its_change_against_the_start_with_its_interval():
+    change = {"difference": 0.461, "interval": [0.43, 0.49], "verdict": "better"}
+    line = evaluation_line("final", {**START, "against_start": change})
+    assert line.endswith("against start +0.461 [+0.430, +0.490]: better")
 
 
 def test_an_evaluation_shows_truncation_only_where_there_was_some():

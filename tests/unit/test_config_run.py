@@ -27,6 +27,7 @@ from trimtab.config import (
     run_from_dict,
     run_to_dict,
     three_numbers,
+    unused,
 )
 from trimtab.config.validation import fields_of, known_paths
 from trimtab.data.prompts import DataConfig
@@ -81,6 +82,14 @@ def test_files_are_layered_and_the_first_gives_the_name(recipe: Path, tmp_path: 
     assert [lost.path for lost in resolved.shadowed] == ["sampling.max_new_tokens"]
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("my run (2).toml", "my-run-2"), (".toml", "toml"), ("-.toml", "run")]
+)
+def test_a_run_without_a_name_takes_what_its_file_offers(tmp_path: Path, file: str, name: str):
+    (tmp_path / file).write_text(BASE)
+    assert resolve(tmp_path / file).run.name == name
+
+
 def test_every_recipe_of_the_package_resolves():
     for name in recipe_names():
         assert resolve(name).run.name
@@ -90,7 +99,10 @@ def test_every_recipe_of_the_package_resolves():
     ("overrides", "sentences"),
     [
         (["algorithm.clip_hihg=0.3"], ["algorithm.clip_hihg", "clip_high"]),
-        (["trainer.lrr=1"], ["unknown setting trainer.lrr", "the command line", "trainer.lr"]),
+        (
+            ["trainer.learnig_rate=1"],
+            ["unknown setting trainer.learnig_rate", "the command line", "trainer.learning_rate"],
+        ),
         (["trainer.temperature=1"], ["did you mean", "sampling.temperature"]),
         (["smapling.temperature=1"], ["unknown table smapling", "sampling"]),
         (
@@ -170,7 +182,8 @@ def test_every_table_refuses_a_key_it_does_not_have():
 
 def test_a_run_survives_json_exactly(recipe: Path):
     run = resolve(
-        recipe, ["trainer.lr=1.2345678901234567e-5", "sampling.stop=['\\u001b', 'ü']", "data.held_out=7"]
+        recipe,
+        ["trainer.learning_rate=1.2345678901234567e-5", "sampling.stop=['\\u001b', 'ü']", "data.held_out=7"],
     )
     assert run_from_dict(json.loads(json.dumps(run_to_dict(run)))) == run
 
@@ -191,7 +204,7 @@ def test_any_numbers_and_texts_survive_json_and_toml(
         data=DataConfig(task="sums"),
         algorithm={"name": "grpo", "clip_low": 0.1},
         sampling=SamplingSection(temperature=temperature, stop=tuple(stop)),
-        trainer=TrainerConfig(lr=lr),
+        trainer=TrainerConfig(learning_rate=lr),
     )
     assert run_from_dict(json.loads(json.dumps(run_to_dict(run)))) == run
     assert run_from_dict(tomllib.loads("\n".join(resolved_lines(run)))) == run
@@ -216,9 +229,14 @@ def test_the_difference_from_the_defaults_is_all_of_it_and_nothing_more(recipe: 
 
 
 def test_infinities_survive_strict_json(recipe: Path):
-    run = resolve(recipe, ["algorithm.selection.max_draws_factor=inf", "sampling.stop=['inf']"])
+    run = resolve(
+        recipe,
+        ["algorithm.selection.max_draws_factor=inf", "trainer.max_grad_norm=inf", "sampling.stop=['inf']"],
+    )
     text = json.dumps(run_to_dict(run), allow_nan=False)
     assert run_from_dict(json.loads(text)) == run
+    assert overridden(run, []) == run
+    assert run.trainer.max_grad_norm == float("inf")
     assert run.algorithm["selection"]["max_draws_factor"] == float("inf")
 
 
@@ -244,6 +262,27 @@ def test_opening_lines_say_whether_the_trust_region_can_act(recipe: Path):
     two = "\n".join(opening_lines(resolve(recipe, ["trainer.updates_per_step=2"])))
     assert "can act" in two
     assert "Length penalty" in two
+
+
+@pytest.mark.parametrize(
+    ("overrides", "paths"),
+    [
+        ([], []),
+        (["model.reference=other"], ["model.reference"]),
+        (["model.reference=other", "algorithm.name=grpo"], []),
+        (
+            ["trainer.critic=model", "trainer.critic_warmup_updates=3"],
+            ["trainer.critic", "trainer.critic_warmup_updates"],
+        ),
+        (["trainer.critic=model", "algorithm.name=ppo"], []),
+        (["data.schema=trl"], ["data.schema"]),
+        (["data.held_out=0", "evaluation.every=5"], ["evaluation.every"]),
+    ],
+)
+def test_settings_that_nothing_reads_are_reported(recipe: Path, overrides: list[str], paths: list[str]):
+    run = resolve(recipe, overrides)
+    assert [sentence.split(" is not used: ")[0] for sentence in unused(run)] == paths
+    assert opening_lines(run)[-len(paths) :] == unused(run) or not paths
 
 
 def test_a_run_cannot_be_changed(recipe: Path):

@@ -67,6 +67,14 @@ SIGNALS = Section(
             read_with=("advantage/positive",),
         ),
         token_metric(
+            "advantage/silent",
+            "share",
+            "tokens left out / trained tokens",
+            "Share of tokens that the update left out because they have exactly no gradient (skip_silent). "
+            "Entropy, ratio, gate and KL are then taken over the rest.",
+            read_with=("groups/uniform", "advantage/absolute"),
+        ),
+        token_metric(
             "policy/entropy",
             "nats",
             "mean of -sum_v p log p over the whole vocabulary, at the sampling temperature",

@@ -28,7 +28,6 @@ COMMANDS = {
 TAKES_SETTINGS = ("train", "eval")
 
 USER_ERROR = 2
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USER_ERROR
     except KeyboardInterrupt:
         print("trimtab: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return train.INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -64,7 +63,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: --"):
             message += (
-                " (a setting of the run is written with its table: --trainer.lr 1e-4 or trainer.lr=1e-4)"
+                " (a setting of the run is written with its table: --trainer.epochs 2 or trainer.epochs=2)"
             )
         super().error(message)
 

@@ -11,6 +11,7 @@ from trimtab.record.summary import stage_table
 
 BARS = "▁▂▃▄▅▆▇█"
 PACE_STEPS = 20
+COURSE = 40
 
 
 class Shown(NamedTuple):
@@ -72,7 +73,7 @@ class Pace:
         return steps * sum(self._recent) / len(self._recent) if self._recent else None
 
 
-def sparkline(values: Sequence[float], width: int = 40) -> str:
+def sparkline(values: Sequence[float], width: int = COURSE) -> str:
     """The last ``width`` values as a row of bars, from the smallest to the largest among them."""
     recent = [value for value in values if value == value][-width:]
     if not recent:
@@ -85,25 +86,37 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 
 def evaluation_line(label: str, result: Mapping[str, Any]) -> str:
     """``start   pass@1 0.412 [0.380, 0.444]   pass@8 0.801 [0.770, 0.830]``, intervals at 95%."""
-    parts = [
-        f"{name} {result[name]:.3f} [{low:.3f}, {high:.3f}]"
-        for name in result
-        if "@" in name and not name.endswith("_interval")
-        for low, high in [result[f"{name}_interval"]]
-    ]
+    parts = [f"{name} {_estimate(result, name)}" for name in _estimated(result)]
     if "mean_length" in result:
         parts.append(f"length {result['mean_length']:.1f}")
     if result.get("truncated"):
         parts.append(f"truncated {result['truncated']:.1%}")
+    change = result.get("against_start")
+    if change:
+        low, high = change["interval"]
+        parts.append(
+            f"against start {change['difference']:+.3f} [{low:+.3f}, {high:+.3f}]: {change['verdict']}"
+        )
     return f"{label:<7} " + "   ".join(parts)
+
+
+def _estimated(result: Mapping[str, Any]) -> list[str]:
+    """The names of pass@k and maj@k in an evaluation."""
+    return [name for name in result if f"{name}_interval" in result]
+
+
+def _estimate(result: Mapping[str, Any], name: str) -> str:
+    low, high = result[f"{name}_interval"]
+    return f"{result[name]:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def closing_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     """What a finished run says: before and after, how long it took, and where the time went."""
     evaluation = summary.get("evaluation") or {}
     if "start" in evaluation and "final" in evaluation:
-        yield evaluation_line("start", evaluation["start"]) + "   (95% intervals)"
-        yield evaluation_line("final", evaluation["final"])
+        start, final = evaluation["start"], evaluation["final"]
+        for name in _estimated(final):
+            yield f"{name}  {_estimate(start, name)}  ->  {_estimate(final, name)}  (95% intervals)"
     seconds = summary.get("seconds") or {}
     if "train" in seconds:
         yield (

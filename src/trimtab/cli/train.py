@@ -2,7 +2,7 @@
 
 trimtab train quickstart                         a recipe of the package, into runs/quickstart
 trimtab train quickstart mine.toml               with a file of one's own laid over it
-trimtab train quickstart trainer.lr=2e-4         with single settings changed (--trainer.lr 2e-4 is the same)
+trimtab train quickstart trainer.epochs=2        with single settings changed (--trainer.epochs 2 is the same)
 trimtab train quickstart --dry-run               only show what would be trained
 trimtab train --resume runs/quickstart           go on where a run stopped
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trimtab.config import Resolution, Run
 
 RUNS = Path("runs")
+INTERRUPTED = 130
 NEWEST = ""
 MAY_CHANGE = ("run.steps", "model.device", "evaluation.every", "record.")
 """What a resumed run may be given anew; anything else would make it another run."""
@@ -144,7 +145,7 @@ def _show(resolved: Resolution) -> None:
     )
     for title, lines in blocks:
         if lines:
-            say("\n".join([f"# {title}", *map(str, lines), " "]))
+            say("\n".join([f"# {title}", *map(str, lines), "", ""]))
 
 
 def _train(run: Run, folder: Path, *, resume: bool, plain: bool) -> int:
@@ -156,9 +157,11 @@ def _train(run: Run, folder: Path, *, resume: bool, plain: bool) -> int:
         launch.train(run, folder=folder, view=view, resume=resume)
     except KeyboardInterrupt:
         view.close()
+        if not (folder / "run.json").exists():
+            raise
         again = f"trimtab train --resume {shlex.quote(str(folder))}"
         say(f"trimtab: stopped; what was saved stays, go on with: {again}", sys.stderr)
-        return 130
+        return INTERRUPTED
     finally:
         view.close()
     say(f"everything is recorded in {folder}")

@@ -1,37 +1,24 @@
 """Two views of a running run: a live one for terminals, and one line a step for everything else.
 
-The loop calls a view, never the other way round. Whatever text reaches the screen passes ``safe``
-first and is never read as markup: answers of a model may hold anything.
+Both satisfy ``trimtab.loop.view.View``: the loop calls a view, never the other way round. Whatever
+text reaches the screen passes ``safe`` first and is never read as markup: answers may hold anything.
 """
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from trimtab.cli.lines import SHOWN, Pace, closing_lines, duration, evaluation_line, sparkline
+from trimtab.cli.lines import COURSE, SHOWN, Pace, closing_lines, duration, evaluation_line, sparkline
 from trimtab.cli.words import safe, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 Clock = Callable[[], float]
-
-
-class View(Protocol):
-    """What the loop tells whoever watches."""
-
-    def start(self, run_name: str, steps: int, lines: Sequence[str]) -> None: ...
-
-    def evaluation(self, label: str, result: Mapping[str, Any]) -> None: ...
-
-    def step(self, step: int, values: Mapping[str, float]) -> None: ...
-
-    def message(self, text: str) -> None: ...
-
-    def finish(self, summary: Mapping[str, Any]) -> None: ...
 
 
 def choose_view(*, plain: bool, out: TextIO, dumb: bool = False) -> PlainView | TerminalView:
@@ -54,7 +41,7 @@ class PlainView:
 
     def start(self, run_name: str, steps: int, lines: Sequence[str]) -> None:
         self._steps = steps
-        self._say(f"run {run_name}, {steps} steps")
+        self._say(f"{run_name}, {steps} steps" if steps else run_name)
         for line in lines:
             self._say(f"  {line}")
         self._pace.pause(self._clock())
@@ -97,7 +84,7 @@ class TerminalView:
         self._steps = 0
         self._pace = Pace(clock())
         self._values: Mapping[str, float] = {}
-        self._history: dict[str, list[float]] = {}
+        self._history: dict[str, deque[float]] = {}
         columns = (
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -113,7 +100,8 @@ class TerminalView:
         for line in lines:
             self._say(f"  {line}")
         self._bar.update(self._task, total=steps, completed=0)
-        self._live.start()
+        if steps:
+            self._live.start()
         self._pace.pause(self._clock())
 
     def evaluation(self, label: str, result: Mapping[str, Any]) -> None:
@@ -125,7 +113,7 @@ class TerminalView:
         self._values = values
         for shown in SHOWN:
             if shown.key in values:
-                self._history.setdefault(shown.key, []).append(values[shown.key])
+                self._history.setdefault(shown.key, deque(maxlen=COURSE)).append(values[shown.key])
         left = self._pace.left(self._steps - step)
         self._bar.update(self._task, completed=step, left="" if left is None else f"{duration(left)} left")
         self._live.refresh()
@@ -153,7 +141,7 @@ class TerminalView:
         for shown in SHOWN:
             text = shown.text(self._values)
             if text:
-                course = sparkline(self._history[shown.key])
+                course = sparkline(tuple(self._history[shown.key]))
                 grid.add_row(Text(shown.label), Text(text, style="bold"), Text(course, style="cyan"))
         return Group(self._bar.get_renderable(), grid)
 

@@ -1,6 +1,6 @@
 """Configuration: a recipe (TOML), laid over others and overridden key by key, becomes one frozen ``Run``.
 
-    run = resolve("quickstart", ["trainer.lr=2e-4"])
+    run = resolve("quickstart", ["trainer.learning_rate=2e-4"])
 
 Values are checked against the dataclasses of the machines they configure; nothing is declared twice.
 """
@@ -8,6 +8,7 @@ Values are checked against the dataclasses of the machines they configure; nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from trimtab.config.report import (
     run_from_dict,
     run_to_dict,
     three_numbers,
+    unused,
+    with_infinities,
 )
 from trimtab.config.run import Run, RunSection, SamplingSection
 from trimtab.config.sources import Layers, Shadowed, parse_override, read_recipe, recipe_names
@@ -42,6 +45,7 @@ __all__ = [
     "run_from_dict",
     "run_to_dict",
     "three_numbers",
+    "unused",
 ]
 
 Recipe = str | Path
@@ -72,7 +76,7 @@ def resolution(recipes: Recipe | Sequence[Recipe], overrides: Sequence[str] = ()
     layers.apply([parse_override(token) for token in overrides])
     section = layers.tree.setdefault("run", {})
     if isinstance(section, dict) and chosen:
-        section.setdefault("name", Path(chosen[0]).stem)
+        section.setdefault("name", re.sub(r"[^\w.-]+|^[.-]+", "-", Path(chosen[0]).stem).strip("-") or "run")
     return Resolution(validated(Run, layers.tree, layers.origins), tuple(layers.shadowed))
 
 
@@ -81,4 +85,4 @@ def overridden(run: Run, overrides: Sequence[str]) -> Run:
     layers = Layers()
     layers.lay("the run", run_to_dict(run))
     layers.apply([parse_override(token) for token in overrides])
-    return validated(Run, layers.tree, layers.origins)
+    return validated(Run, with_infinities(Run, layers.tree), layers.origins)

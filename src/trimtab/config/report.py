@@ -26,17 +26,17 @@ def run_from_dict(tree: Mapping[str, Any]) -> Run:
 
     Raises SettingError like any recipe.
     """
-    return validated(Run, _with_infinities(Run, tree))
+    return validated(Run, with_infinities(Run, tree))
 
 
-def _with_infinities(hint: Any, value: Any) -> Any:
+def with_infinities(hint: Any, value: Any) -> Any:
     """Words for infinities as numbers again, wherever a text has no place."""
     arguments = typing.get_args(hint) or (Any,)
     if isinstance(value, Mapping):
         fields = fields_of(hint)
-        return {name: _with_infinities(fields.get(name, arguments[-1]), v) for name, v in value.items()}
+        return {name: with_infinities(fields.get(name, arguments[-1]), v) for name, v in value.items()}
     if isinstance(value, list):
-        return [_with_infinities(arguments[0], inner) for inner in value]
+        return [with_infinities(arguments[0], inner) for inner in value]
     return float(value) if value in ("inf", "-inf") and str not in (hint, *arguments) else value
 
 
@@ -105,14 +105,32 @@ def three_numbers(run: Run) -> tuple[str, ...]:
 
 
 def opening_lines(run: Run) -> tuple[str, ...]:
-    """The three numbers, then what is to be known of this algorithm under these numbers."""
+    """The three numbers, what is to be known of this algorithm under them, and settings nothing reads."""
     about = notes(
         run.build_algorithm(),
         max_new_tokens=run.sampling.max_new_tokens,
         updates_per_step=run.trainer.updates_per_step,
         epochs=run.trainer.epochs,
     )
-    return (*three_numbers(run), *about)
+    return (*three_numbers(run), *about, *unused(run))
+
+
+def unused(run: Run) -> tuple[str, ...]:
+    """A sentence for each setting that was changed and that nothing in this run reads."""
+    needs, name = run.build_algorithm().needs, run.algorithm["name"]
+    idle = {
+        "model.reference": "" if "ref_logprobs_T" in needs else f"{name} compares with no reference",
+        "trainer.critic": "" if "values_T" in needs else f"{name} has no critic",
+        "data.schema": "" if run.data.files else "a built-in task has no columns",
+        "data.map": "" if run.data.files else "a built-in task has no columns",
+        "evaluation.": "data.held_out is 0" if run.data.held_out == 0 else "",
+    }
+    return tuple(
+        f"{changed.path} is not used: {reason}"
+        for changed in diff_from_defaults(run)
+        for prefix, reason in idle.items()
+        if reason and changed.path.startswith(prefix)
+    )
 
 
 def resolved_lines(run: Run) -> tuple[str, ...]:

@@ -152,10 +152,13 @@ def _plain(error: ErrorDetails, tree: Any) -> Path:
     """The error's path as far as the tree has it: pydantic adds the names of union alternatives."""
     path: Path = ()
     for part in error["loc"]:
-        in_list = isinstance(tree, list) and isinstance(part, int)
-        if in_list or (isinstance(tree, Mapping) and part in tree):
+        if _has(tree, part):
             path, tree = (*path, part), tree[part]
     return (*path, error["loc"][-1]) if error["type"] in MISSING else path
+
+
+def _has(tree: Any, part: str | int) -> bool:
+    return part in tree if isinstance(tree, Mapping) else isinstance(tree, list) and isinstance(part, int)
 
 
 def _expected(error: ErrorDetails) -> str:

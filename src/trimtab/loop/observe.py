@@ -143,14 +143,7 @@ def _dropped(found: Collected) -> dict[str, int]:
 
 def _pool(memory: PromptMemory, prompts: int) -> Metrics:
     seen = memory.coverage(prompts)
-    return pool_metrics(
-        prompts=seen.prompts,
-        drawn=seen.drawn,
-        trained=seen.kept,
-        bands=seen.bands,
-        moves=seen.moves,
-        pass_rate=seen.mean_rate,
-    )
+    return pool_metrics(**{field.name: getattr(seen, field.name) for field in dataclasses.fields(seen)})
 
 
 def _coefficients(algorithm: Algorithm, state: LoopState) -> dict[str, float]:

@@ -6,7 +6,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from trimtab.metrics.values import OVERFLOW_IS_NAMED, Mean, Numbers, Std, centred, count_nonfinite, floats
+from trimtab.metrics.values import (
+    OVERFLOW_IS_NAMED,
+    Mean,
+    Numbers,
+    Std,
+    centred,
+    count_nonfinite,
+    dot,
+    floats,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Correlation:
             return cls(nonfinite=bad)
         mean_x, dx = centred(xs)
         mean_y, dy = centred(ys)
-        return cls(xs.size, mean_x, mean_y, float(dx @ dx), float(dy @ dy), float(dx @ dy))
+        return cls(xs.size, mean_x, mean_y, dot(dx, dx), dot(dy, dy), dot(dx, dy))
 
     @property
     def value(self) -> float | None:

@@ -17,17 +17,20 @@ The shift by one (the state at position t - 1 predicts token t) is made here and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils.checkpoint import checkpoint
+from torch.utils import checkpoint as checkpointing
 
 Head = Callable[[Tensor], Tensor]
 
 CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 512 << 20}
 """Float32 logits of one chunk. On a CPU 128 to 256 tokens of a 49,152-id vocabulary measured fastest."""
+
+CHECKPOINT = {"use_reentrant": False, "preserve_rng_state": False}
+"""Not reentrant: gradients reach the head's weights the usual way, also where the states have none."""
 
 SMALLEST_CHUNK = 32
 """Tokens: below this the product with the output layer is bound by reading its weights."""
@@ -80,9 +83,7 @@ def logprobs_and_entropy(
         inputs = (hidden_N[start : start + chunk], head, targets_N[start : start + chunk], settings)
         if torch.is_grad_enabled():
             kept: list[Tensor] = []
-            parts.append(
-                checkpoint(_statistics, *inputs, kept, use_reentrant=False, preserve_rng_state=False)
-            )
+            parts.append(_untyped(checkpointing).checkpoint(_statistics, *inputs, kept, **CHECKPOINT))
         else:
             parts.append(_statistics(*inputs, None))
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
@@ -95,8 +96,12 @@ def _statistics(
     settings: tuple[float, int, bool],
     kept: list[Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
-    logprobs_N, entropy_N = _LogprobAndEntropy.apply(head(hidden_N), targets_N, settings, kept)
-    return logprobs_N, entropy_N
+    return _untyped(_LogprobAndEntropy).apply(head(hidden_N), targets_N, settings, kept)
+
+
+def _untyped(part: object) -> Any:
+    """Parts of torch whose annotations are incomplete."""
+    return cast("Any", part)
 
 
 def _scaled(logits: Tensor, temperature: float, vocab_size: int) -> Tensor:
@@ -132,7 +137,7 @@ class _LogprobAndEntropy(torch.autograd.Function):
             sum_N = powers.sum(-1)
             log_sum_N = sum_N.log()
             logprobs_N = picked_N - log_sum_N
-            entropy_N = log_sum_N - torch.linalg.vecdot(powers, shifted) / sum_N
+            entropy_N = log_sum_N - _untyped(torch.linalg).vecdot(powers, shifted) / sum_N
             total_N = top_N + log_sum_N
             if kept is not None:
                 kept.extend(column_N.detach() for column_N in (logprobs_N, entropy_N, total_N))
@@ -144,8 +149,11 @@ class _LogprobAndEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_logprobs_N: Tensor, grad_entropy_N: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides the names
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
         """d log pi(y) / d z_v = 1[v = y] - pi(v);  d H / d z_v = -pi(v) (log pi(v) + H)."""
+        grad_logprobs_N, grad_entropy_N = grad_outputs
         logits, targets_N, total_N, entropy_N = ctx.saved_tensors
         temperature, vocab_size, entropy_grad = ctx.settings
         log_probs = _scaled(logits, temperature, vocab_size) - total_N[:, None]

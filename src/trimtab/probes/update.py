@@ -38,7 +38,7 @@ def update_metrics(batch: Batch, report: StepReport) -> Metrics:
     """
     tokens = TrainedTokens.of(batch, report.trace)
     if not len(tokens.seq_N):
-        return optimizer_metrics(report)
+        return signal_metrics(tokens) | optimizer_metrics(report)
     return {
         **signal_metrics(tokens),
         **ratio_metrics(tokens),
@@ -54,15 +54,18 @@ def update_metrics(batch: Batch, report: StepReport) -> Metrics:
 def signal_metrics(tokens: TrainedTokens) -> Metrics:
     """``advantage/*`` and ``policy/entropy``."""
     metrics: Metrics = {}
+    trained = tokens.silent + len(tokens.seq_N)
+    if tokens.new_N is not None:
+        metrics["advantage/silent"] = Mean(float(tokens.silent), float(trained))
     if tokens.entropy_N is not None:
         metrics["policy/entropy"] = Histogram.of(tokens.entropy_N, ENTROPY_BINS)
-    if tokens.advantage_N is not None:
-        sizes = np.abs(tokens.advantage_N)
-        metrics["advantage/token"] = Histogram.of(tokens.advantage_N, ADVANTAGE_BINS)
+    if tokens.advantage_M is not None:
+        sizes = np.abs(tokens.advantage_M)
+        metrics["advantage/token"] = Histogram.of(tokens.advantage_M, ADVANTAGE_BINS)
         metrics["advantage/absolute"] = Mean.of(sizes)
         metrics["advantage/max"] = Max.of(sizes)
-        metrics["advantage/positive"] = Mean.of(tokens.advantage_N > 0)
-        metrics["advantage/negative"] = Mean.of(tokens.advantage_N < 0)
+        metrics["advantage/positive"] = Mean.of(tokens.advantage_M > 0)
+        metrics["advantage/negative"] = Mean.of(tokens.advantage_M < 0)
     return metrics
 
 
@@ -91,9 +94,9 @@ def value_metrics(tokens: TrainedTokens) -> Metrics:
 
 
 def loss_metrics(report: StepReport) -> Metrics:
-    """``loss/total`` and each term's share."""
+    """``loss/total`` and each term's share; nothing where no loss was computed."""
     shares = {f"loss/{term}": Mean.of(loss) for term, loss in report.losses.items()}
-    return {"loss/total": Mean.of(report.loss), **shares}
+    return {"loss/total": Mean.of(report.loss), **shares} if shares else {}
 
 
 def optimizer_metrics(report: StepReport) -> Metrics:

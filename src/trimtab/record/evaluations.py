@@ -22,7 +22,9 @@ def load_evaluation(folder: RunFolder, label: str) -> dict[str, Any]:
     """Read it back. Raises DataError when it is not there."""
     path = _path(folder, label)
     if not path.exists():
-        raise DataError(f"{folder.path} has no evaluation {label!r}: {path.name} is not in its evaluations folder")
+        raise DataError(
+            f"{folder.path} has no evaluation {label!r}: {path.name} is not in its evaluations folder"
+        )
     return json.loads(path.read_text(encoding="utf-8"))
 
 

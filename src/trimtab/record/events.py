@@ -26,22 +26,28 @@ class Event(StrEnum):
 
 
 FIELDS: dict[Event, str] = {
-    Event.STARTED: "process",
-    Event.RESUMED: "process, changed: setting -> [before, now]",
-    Event.CHECKED: "check, passed, and what was measured",
-    Event.EVALUATED: "the evaluation's numbers, as in summary.json",
-    Event.UPDATE_SKIPPED: "update, reason",
-    Event.STEP_EMPTY: "reason",
-    Event.GROUP_DROPPED: "group, reason",
-    Event.GRADER_FAILED: "rollout, grader, detail",
-    Event.SYNCED: "version",
-    Event.SAVED: "checkpoint",
-    Event.DELETED: "checkpoint",
-    Event.WARNED: "message",
-    Event.FINISHED: "nothing more: summary.json is there",
-    Event.STOPPED: "reason",
+    Event.STARTED: "`process`",
+    Event.RESUMED: "`process`, `changed`: setting -> [before, now]; `step` is the number of finished steps",
+    Event.CHECKED: "`check`, `passed`, `value`, `limit`: a self-check of sampler and trainer",
+    Event.EVALUATED: "`label` (start, final, step N) and the evaluation's numbers, as in summary.json",
+    Event.UPDATE_SKIPPED: "`update` (number in the run), `reason`",
+    Event.STEP_EMPTY: "`reason`: no group to train on",
+    Event.GROUP_DROPPED: "`group`, `reason`",
+    Event.GRADER_FAILED: "`rollout`, `state`, `detail`: an answer without a grade",
+    Event.SYNCED: "`version`: the engine samples from these weights now",
+    Event.SAVED: "`checkpoint`",
+    Event.DELETED: "`checkpoint`",
+    Event.WARNED: "`message`",
+    Event.FINISHED: "nothing more; summary.json is there",
+    Event.STOPPED: "`reason`",
 }
 """The fields that each kind carries beside time and step."""
 
 ENDS = frozenset({Event.FINISHED, Event.STOPPED})
 BEGINS = frozenset({Event.STARTED, Event.RESUMED})
+
+
+def as_markdown() -> str:
+    """The kinds as the table of docs/record.md."""
+    lines = ["| event | fields beside `time` and `step` |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{event}` | {FIELDS[event]} |" for event in Event)]) + "\n"

@@ -28,10 +28,6 @@ class _Column:
         self.steps = array("q")
         self.values = array("d")
 
-    def append(self, step: int, value: float) -> None:
-        self.steps.append(step)
-        self.values.append(value)
-
     def rewind(self, step: int) -> None:
         keep = bisect_left(self.steps, step)
         del self.steps[keep:]
@@ -53,12 +49,15 @@ class History:
     ) -> None:
         if self._time.steps and step <= self._time.steps[-1]:
             self._rewind(step)
-        self._time.append(step, time)
-        for key, value in values.items():
-            column = self._columns.get(key)
+        self._time.steps.append(step)
+        self._time.values.append(time)
+        columns = self._columns
+        for key, value in values.items():  # a million times for a long run: no call more than needed
+            column = columns.get(key)
             if column is None:
-                column = self._columns[key] = _Column()
-            column.append(step, value)
+                column = columns[key] = _Column()
+            column.steps.append(step)
+            column.values.append(value)
         if missing:
             self._missing[step] = dict(missing)
 

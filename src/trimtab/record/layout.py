@@ -60,6 +60,10 @@ class RunFolder:
         return self.path / "rollouts"
 
     @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -77,16 +81,6 @@ class RunFolder:
         """Steps with a complete checkpoint, ascending."""
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.checkpoints.glob("step-*") if p.is_dir())
         return sorted(int(found[1]) for found in names if found)
-
-    def prune_checkpoints(self, keep: int) -> list[int]:
-        """Delete all but the ``keep`` newest checkpoints; the steps deleted."""
-        old = self.checkpoint_steps()[:-keep]
-        for step in old:
-            doomed = self.checkpoint_of(step)
-            aside = doomed.with_name(f".{doomed.name}{PART}")
-            doomed.rename(aside)  # a half-deleted checkpoint must not look like a whole one
-            shutil.rmtree(aside)
-        return old
 
     def clean(self) -> None:
         """Remove what a killed writer left unfinished."""

@@ -94,6 +94,8 @@ def _row_columns(step: int, rows: Sequence[_Row], flags: Mapping[str, str]) -> d
     groups = [row.entry.scored.group for row in rows]
     rollouts, grades = [row.rollout for row in rows], [row.grade for row in rows]
     rewards = [_reward(row) for row in rows]
+    distinct = dict.fromkeys(group.prompt for group in groups)
+    answers = {prompt: answer_text(prompt.answer) for prompt in distinct}
     return {
         "step": [step] * len(rows),
         "group": [group.key for group in groups],
@@ -106,7 +108,7 @@ def _row_columns(step: int, rows: Sequence[_Row], flags: Mapping[str, str]) -> d
         "carried": [row.entry.carried for row in rows],
         "flag": [flags.get(group.key) for group in groups],
         "prompt": [group.prompt.text for group in groups],
-        "answer": [answer_text(group.prompt.answer) for group in groups],
+        "answer": [answers[group.prompt] for group in groups],
         "text": [rollout.text for rollout in rollouts],
         "finish": [str(rollout.finish) for rollout in rollouts],
         "length": [rollout.length for rollout in rollouts],

@@ -61,7 +61,11 @@ SAMPLED_COLUMNS = (
 
 TRAINED_COLUMNS = (
     ColumnSpec("trained", pa.list_(pa.bool_()), "in the loss of that update"),
-    ColumnSpec("old_logprobs", pa.list_(pa.float32()), "by the weights before the step's first update"),
+    ColumnSpec(
+        "old_logprobs",
+        pa.list_(pa.float32()),
+        "the ratio's denominator: before the step's first update, or the sampler's",
+    ),
     ColumnSpec("ref_logprobs", pa.list_(pa.float32()), "by the reference model"),
     ColumnSpec("new_logprobs", pa.list_(pa.float32()), "by the weights that the update started from"),
     ColumnSpec("ratios", pa.list_(pa.float32()), "ratio as the surrogate used it"),
@@ -84,10 +88,15 @@ SCHEMA = pa.schema(
 def as_markdown() -> str:
     """The columns as the table of docs/record.md."""
     lines = ["| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{c.name}` | {_short(c.type)} | {c.meaning} |" for c in COLUMNS]
+    lines += [f"| `{c.name}` | {_words(c.type)} | {c.meaning} |" for c in COLUMNS]
     return "\n".join(lines) + "\n"
 
 
-def _short(kind: pa.DataType) -> str:
-    text = str(kind).replace("element: ", "").replace(" not null", "")
-    return text.replace("struct<", "").replace(">>", ">") if "struct<" in text else text
+def _words(kind: pa.DataType) -> str:
+    if isinstance(kind, pa.MapType):
+        return f"{_words(kind.key_type)} to {_words(kind.item_type)}"
+    if isinstance(kind, pa.ListType):
+        return f"list of {_words(kind.value_type)}"
+    if isinstance(kind, pa.StructType):
+        return "(" + ", ".join(field.name for field in kind) + ")"
+    return {"double": "float64", "float": "float32", "string": "text"}.get(str(kind), str(kind))

@@ -119,14 +119,17 @@ class TokenLists:
         }
 
     def _trained(self) -> dict[str, pa.Array]:
-        sources = {c.name: [SOURCES[c.name](update) for update in self._updates] for c in TRAINED_COLUMNS}
         found: dict[str, pa.Array] = {}
+        known: dict[tuple[bool, ...], tuple[Array, Array]] = {}
         for column in TRAINED_COLUMNS:
-            tensors = sources[column.name]
-            shown = self._shown(tuple(tensor is not None for tensor in tensors))
-            whole = [_array(tensor) for tensor in tensors if tensor is not None]
-            values = _joined(whole)[self._places(shown, tensors)]
-            found[column.name] = _lists(values, self._lengths, shown, column.type)
+            tensors = [SOURCES[column.name](update) for update in self._updates]
+            available = tuple(tensor is not None for tensor in tensors)
+            if available not in known:
+                shown = self._shown(available)
+                known[available] = shown, self._places(shown, available)
+            shown, places = known[available]
+            whole = _joined([_array(tensor) for tensor in tensors if tensor is not None])
+            found[column.name] = _lists(whole[places], self._lengths, shown, column.type)
         return found
 
     def _shown(self, available: Sequence[bool]) -> Array:
@@ -134,12 +137,12 @@ class TokenLists:
         has = np.array([use is not None and available[use.update] for use in self._uses], dtype=np.bool_)
         return self._chosen & has
 
-    def _places(self, shown: Array, tensors: Sequence[Tensor | None]) -> Array:
-        """Index of every token of the shown rows in the tensors that are there, one after another."""
+    def _places(self, shown: Array, available: Sequence[bool]) -> Array:
+        """Index of every token of the shown rows in the available columns, one after another."""
         base, ends = 0, list[Array]()
-        for update, tensor in zip(self._updates, tensors, strict=True):
+        for update, there in zip(self._updates, available, strict=True):
             ends.append(base + np.cumsum(_array(update.batch.lengths_S)))
-            base += 0 if tensor is None else update.batch.num_tokens
+            base += update.batch.num_tokens if there else 0
         rows = np.flatnonzero(shown)
         uses = [use for row in rows.tolist() if (use := self._uses[row]) is not None]
         lengths = self._lengths[rows]

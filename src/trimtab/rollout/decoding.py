@@ -137,6 +137,7 @@ class Decoder:
             self._make_room()
         rows = slice(0, len(self.rows))
         positions = (self.prompts[rows] + self.lengths[rows] - 1)[:, None]
+        positions.clamp_(max=self.model.context - 1)  # only ended rows that have not left go that far
         fed, seen = self.ids[rows, f.stop : f.stop + 1], self.seen[rows, f.first : f.stop + 1]
         logits_RV = self._forward(fed, seen, positions, self.store)
         f.stop += 1

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
+
 from trimtab.types import Draw, Group, WeightSource
 
 
@@ -53,6 +55,11 @@ class RolloutEngine(Protocol):
     """
 
     version: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type its log-probabilities are computed from; float32 is held to tighter self-checks."""
+        ...
 
     def generate(
         self, draws: Sequence[Draw], n: int, sampling: Sampling, *, seed: int, purpose: str = "train"

@@ -63,6 +63,11 @@ class LocalEngine:
         self.max_sequences = max_sequences
         self.version = 0
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """See ``RolloutEngine``."""
+        return self.model.dtype
+
     def describe(self, sampling: Sampling) -> EffectiveSampler:
         """The effective sampler, end tokens with their texts."""
         texts = tuple(self.model.tokenizer.convert_ids_to_tokens(list(self.model.stop_ids)))

@@ -86,7 +86,7 @@ def choose(logits_RV: Tensor, uniforms_R: Tensor, temperature: float) -> Chosen:
         known = inside < mass.shape[1]
         picked = mass.gather(1, inside.clamp(max=mass.shape[1] - 1)).where(known, 0.0)
         offset, _ = _first_above(picked.double().cumsum(1), target - before)
-        ids = block * BLOCK + offset
+        ids = (block * BLOCK + offset).clamp_(max=mass.shape[1] - 1)  # NaN is above nothing and lands beyond
     logprobs = mass.gather(1, ids[:, None])[:, 0].log().double() - total.log()
     return Chosen(ids, logprobs.float())
 

@@ -54,6 +54,11 @@ class ScriptedEngine:
         self.version = 0
         self.loaded: list[dict[str, torch.Tensor]] = []
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """float32: its log-probabilities are made up in it."""
+        return torch.float32
+
     async def generate(
         self, draws: Sequence[Draw], n: int, sampling: Sampling, *, seed: int, purpose: str = "train"
     ) -> AsyncIterator[Group]:

@@ -77,7 +77,7 @@ class TrainerConfig:
                 raise SettingError(f"trainer.{name} must be a number >= 0, got {number}")
         if not self.max_grad_norm > 0.0:
             raise SettingError(
-                f"trainer.max_grad_norm must be > 0, got {self.max_grad_norm}; inf leaves gradients as they are"
+                f"trainer.max_grad_norm must be > 0, got {self.max_grad_norm}; inf leaves gradients whole"
             )
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise SettingError(f"trainer.betas must both be in [0, 1), got {self.betas}")

@@ -61,7 +61,6 @@ def value_model(model: LoadedModel, *, seed: int) -> Critic:
 
 
 def _critic(model: LoadedModel, *, trunk: nn.Module | None, detached: bool, seed: int) -> Critic:
-    hidden_size = model.module.get_input_embeddings().embedding_dim
-    hidden_size = getattr(model.module.config.get_text_config(), "hidden_size", hidden_size)
+    hidden_size = int(model.module.config.get_text_config().hidden_size)
     critic = Critic(hidden_size, trunk=trunk, detached=detached, dtype=model.dtype, seed=seed)
     return critic.to(model.device)

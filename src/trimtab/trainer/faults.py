@@ -21,8 +21,8 @@ class NotFiniteError(RunError):
         self.keys = tuple(keys)
         more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
         super().__init__(
-            f"{tensor} is not finite, seen at rollouts {', '.join(keys[:KEYS_SHOWN])}{more}; this update "
-            "changed no weight: resume from the last checkpoint, and lower trainer.learning_rate if it returns"
+            f"{tensor} is not finite, seen at rollouts {', '.join(keys[:KEYS_SHOWN])}{more}; no weight was "
+            "changed: resume from the last checkpoint, with a lower trainer.learning_rate if it returns"
         )
 
 

@@ -127,7 +127,7 @@ def _recomputed(layers: list[GradientCheckpointingLayer]) -> Iterator[None]:
     """
     for layer in layers:
         layer.gradient_checkpointing = layer.training = True
-        layer._gradient_checkpointing_func = functools.partial(_run_again_later, layer)
+        setattr(layer, "_gradient_checkpointing_func", functools.partial(_run_again_later, layer))  # noqa: B010
     try:
         yield
     finally:

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
 
 from trimtab.errors import RunError, SettingError
 from trimtab.models import LoadedModel
@@ -20,22 +18,11 @@ from trimtab.trainer.critic import Critic, value_head, value_model
 from trimtab.trainer.faults import NotFiniteError, first_not_finite
 from trimtab.trainer.forward import Asked, Reader
 from trimtab.trainer.optimizer import Optimizer, Owned
-from trimtab.trainer.state import Counts, read_state, write_state
+from trimtab.trainer.state import Counts, Parameters, read_state, write_state
 from trimtab.trainer.update import Accumulated, Clock, accumulate, cut, nothing_to_train
 from trimtab.types import Batch, StepReport, Trace, WeightSource
 
 Parts = Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
-    """The live parameters of a module by name, tied ones once. Read them before the next update."""
-
-    module: nn.Module
-
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        for name, parameter in self.module.named_parameters():
-            yield name, parameter.detach()
 
 
 class LocalTrainer:
@@ -239,8 +226,8 @@ class LocalTrainer:
             return None
         if parts and all(norm is None for norm in norms.values()):
             raise RunError(
-                "no weight got a gradient from this update, so nothing can be learned; check that the model's "
-                "parameters require gradients and that the objective has a term with a gradient"
+                "no weight got a gradient from this update, so nothing can be learned; check that the "
+                "model's parameters require gradients and that the objective has a term with a gradient"
             )
         return "the gradient is exactly zero: no answer of the update has a signal"
 

@@ -126,17 +126,20 @@ class Optimizer:
                 }
         if left:
             raise RunError(
-                f"the checkpoint holds optimizer state of {next(iter(left))!r}, which this run does not train; "
-                "resume with the model and trainer settings it was written with"
+                f"the checkpoint holds optimizer state of {next(iter(left))!r}, which this run does not "
+                "train; resume with the model and trainer settings it was written with"
             )
 
     def describe(self, config: TrainerConfig) -> str:
         """One line an owner: how much it trains, at which rate."""
         after = "" if not config.warmup_updates else f" after {config.warmup_updates} warm-up updates"
+        common = (
+            f"{config.schedule}{after}, AdamW betas {config.betas[0]:g} {config.betas[1]:g}, "
+            f"weight decay {config.weight_decay:g}, gradient norm <= {config.max_grad_norm:g}"
+        )
         return "\n".join(
-            f"{owned.name}: {owned.size:,} parameters in {len(owned.parameters)} tensors, AdamW, "
-            f"learning rate {owned.learning_rate:g} {config.schedule}{after}, betas {config.betas[0]:g} "
-            f"{config.betas[1]:g}, weight decay {config.weight_decay:g}, gradient norm <= {config.max_grad_norm:g}"
+            f"{owned.name}: {owned.size:,} parameters in {len(owned.parameters)} tensors, "
+            f"learning rate {owned.learning_rate:g} {common}"
             for owned in self.owners
         )
 

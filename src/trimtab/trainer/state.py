@@ -12,7 +12,7 @@ model/                           the policy as transformers loads it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,17 @@ class Counts:
     warmups: int = 0
     nonfinite: int = 0
     changed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """The live parameters of a module by name, tied ones once. Read them before the next update."""
+
+    module: nn.Module
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        for name, parameter in self.module.named_parameters():
+            yield name, parameter.detach()
 
 
 def write_state(

@@ -168,8 +168,10 @@ class Trace:
     value_clipped_T: Tensor | None = None
 
     def __or__(self, other: Trace) -> Trace:
-        """Both traces together; where both have a field, ``other`` counts."""
+        """Both traces together; where both have a field, ``other`` counts. Clamped is what either clamped."""
         pairs = {f.name: getattr(other, f.name) for f in dataclasses.fields(Trace)}
+        if self.clamped_T is not None and other.clamped_T is not None:
+            pairs["clamped_T"] = self.clamped_T | other.clamped_T
         return dataclasses.replace(
             self, **{name: value for name, value in pairs.items() if value is not None}
         )
@@ -181,6 +183,7 @@ class StepReport:
 
     ``applied`` is False when the optimizer step was skipped, and ``skip_reason`` says why.
     ``losses`` holds each term's share of the loss by name, coefficient included.
+    ``critic_warmup``: only the critic was trained; then ``grad_norm`` is None and ``learning_rate`` 0.
     """
 
     applied: bool
@@ -192,6 +195,7 @@ class StepReport:
     learning_rate: float
     trace: Trace
     seconds: Mapping[str, float]
+    critic_warmup: bool = False
 
 
 class WeightSource(Protocol):

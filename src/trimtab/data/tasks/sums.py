@@ -34,14 +34,14 @@ LONGEST_RAMBLE = 160
 class Habits:
     """How often (probabilities) the demonstrator does what."""
 
-    slip: float = 0.06
-    sign_lost: float = 0.50
+    slip: float = 0.08
+    sign_lost: float = 0.48
     rambles: float = 0.35
     say_again: float = 0.25
     second_thoughts: float = 0.15
     checks: float = 0.12
-    no_marker: float = 0.05
-    no_end: float = 0.05
+    no_marker: float = 0.06
+    no_end: float = 0.08
 
 
 def ask(rng: random.Random) -> Question:

@@ -59,7 +59,11 @@ class Task:
         Raises SettingError for an unknown split, DataError when the task has too few questions.
         """
         for question in self.questions(split, count, seed):
-            yield {"id": question_id(self.name, question.prompt), "prompt": question.prompt, "answer": question.answer}
+            yield {
+                "id": question_id(self.name, question.prompt),
+                "prompt": question.prompt,
+                "answer": question.answer,
+            }
 
     def questions(self, split: Split, count: int, seed: int) -> Iterator[Question]:
         """``count`` different questions of one split."""

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenes import everything
+from tests.scenes import evaluation, everything
 from trimtab import catalog
 from trimtab.catalog import CATALOG, DISTRIBUTIONS, SECTIONS, find
 from trimtab.errors import SettingError
 from trimtab.metrics import Histogram, histograms, read
 from trimtab.probes import groups, region, update
+from trimtab.record.summary import evaluation_values
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_every_emitted_key_is_in_the_catalogue_and_every_entry_is_emitted():
     found = read(everything())
     assert found.missing == {}
-    entries = {find(key).key for key in found.values}
+    entries = {find(key).key for key in (*found.values, *evaluation_values(evaluation()))}
     assert set(CATALOG) - entries == set(), "in the catalogue, emitted by nothing"
 
 
@@ -36,7 +37,8 @@ def test_the_words_about_bins_are_true():
     assert (ratio.size, ratio.low, ratio.high, ratio.steps) == (281, 1e-6, 10.0, 140)
     assert "281 bins" in DISTRIBUTIONS["ratio/token"]
     gate, advantage, entropy = region.GATE_BINS, update.ADVANTAGE_BINS, update.ENTROPY_BINS
-    assert DISTRIBUTIONS["gate/positive"] == f"{gate.steps} linear bins in [{gate.low:g}, {gate.high:g}]"
+    assert DISTRIBUTIONS["gate/positive"] == "101 linear bins centred on 0, 0.01 ... 1"
+    assert (gate.size, gate.low, gate.high) == (101, -0.005, 1.005)
     assert (
         DISTRIBUTIONS["advantage/token"]
         == f"{advantage.steps} linear bins in [{advantage.low:g}, {advantage.high:g}]"

@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trimtab.config import (
     Run,
@@ -23,7 +19,6 @@ from trimtab.config import (
     recipe_names,
     resolution,
     resolve,
-    resolved_lines,
     run_from_dict,
     run_to_dict,
     three_numbers,
@@ -180,43 +175,6 @@ def test_every_table_refuses_a_key_it_does_not_have():
             run_from_dict(tree)
 
 
-def test_a_run_survives_json_exactly(recipe: Path):
-    run = resolve(
-        recipe,
-        ["trainer.learning_rate=1.2345678901234567e-5", "sampling.stop=['\\u001b', 'ü']", "data.held_out=7"],
-    )
-    assert run_from_dict(json.loads(json.dumps(run_to_dict(run)))) == run
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    lr=st.floats(min_value=1e-12, max_value=1.0),
-    temperature=st.floats(min_value=1e-3, max_value=10.0),
-    stop=st.lists(st.text(min_size=1, max_size=5).filter(lambda t: t.isprintable()), max_size=3),
-    seed=st.integers(min_value=0, max_value=2**62),
-)
-def test_any_numbers_and_texts_survive_json_and_toml(
-    lr: float, temperature: float, stop: list[str], seed: int
-):
-    run = Run(
-        run=RunSection(seed=seed),
-        model=ModelConfig(path="x"),
-        data=DataConfig(task="sums"),
-        algorithm={"name": "grpo", "clip_low": 0.1},
-        sampling=SamplingSection(temperature=temperature, stop=tuple(stop)),
-        trainer=TrainerConfig(learning_rate=lr),
-    )
-    assert run_from_dict(json.loads(json.dumps(run_to_dict(run)))) == run
-    assert run_from_dict(tomllib.loads("\n".join(resolved_lines(run)))) == run
-
-
-def test_the_resolved_run_is_itself_a_recipe(recipe: Path, tmp_path: Path):
-    run = resolve(recipe, ["data.map={answer='a b'}", "data.task=", "data.files=['x.jsonl']", "run.steps=3"])
-    again = tmp_path / "again.toml"
-    again.write_text("\n".join(resolved_lines(run)))
-    assert resolve(again) == run
-
-
 def test_the_difference_from_the_defaults_is_all_of_it_and_nothing_more(recipe: Path):
     lines = [str(d) for d in diff_from_defaults(resolve(recipe, ["algorithm.clip_low=0.2", "run.name=run"]))]
     assert lines == [
@@ -226,18 +184,6 @@ def test_the_difference_from_the_defaults_is_all_of_it_and_nothing_more(recipe: 
         "algorithm.clip_high = 0.3   # default 0.28",
         "sampling.max_new_tokens = 100   # default 512",
     ]
-
-
-def test_infinities_survive_strict_json(recipe: Path):
-    run = resolve(
-        recipe,
-        ["algorithm.selection.max_draws_factor=inf", "trainer.max_grad_norm=inf", "sampling.stop=['inf']"],
-    )
-    text = json.dumps(run_to_dict(run), allow_nan=False)
-    assert run_from_dict(json.loads(text)) == run
-    assert overridden(run, []) == run
-    assert run.trainer.max_grad_norm == float("inf")
-    assert run.algorithm["selection"]["max_draws_factor"] == float("inf")
 
 
 def test_the_three_numbers_in_plain_units(recipe: Path):

@@ -12,7 +12,6 @@ import pytest
 from tests.scenes import rewarded, scored
 from trimtab.metrics import Histogram, merge, read
 from trimtab.probes import (
-    evaluation_metrics,
     group_metrics,
     memory_metrics,
     pool_metrics,
@@ -270,30 +269,3 @@ def test_time_and_memory():
     }
     assert "tokens_per_second/update" not in shown(time_metrics({}, step=1.0, tokens={"update": 5}))
     assert shown(memory_metrics(resident=5, peak=9)) == {"memory/resident_bytes": 5, "memory/peak_bytes": 9}
-
-
-def test_evaluation():
-    summary = {
-        "pass@1": 0.5,
-        "pass@1_interval": [0.4, 0.6],
-        "maj@8": 0.7,
-        "maj@8_interval": [0.6, 0.8],
-        "prompts": 4,
-        "answers": 32,
-        "ungraded": 8,
-        "truncated": 0.1,
-        "mean_length": 12.5,
-        "temperature": 1.0,
-        "version": 3,
-    }
-    assert shown(evaluation_metrics(summary)) == {
-        "evaluation/pass@1": 0.5,
-        "evaluation/pass@1_low": 0.4,
-        "evaluation/pass@1_high": 0.6,
-        "evaluation/maj@8": 0.7,
-        "evaluation/maj@8_low": 0.6,
-        "evaluation/maj@8_high": 0.8,
-        "evaluation/truncated": 0.1,
-        "evaluation/mean_length": 12.5,
-        "evaluation/ungraded": 0.25,
-    }

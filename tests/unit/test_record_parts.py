@@ -12,7 +12,7 @@ from trimtab.record import RecordConfig
 from trimtab.record.config import choose
 from trimtab.record.layout import RunFolder
 from trimtab.record.reader import RunReader
-from trimtab.record.summary import stage_table
+from trimtab.record.summary import evaluation_values, stage_table
 from trimtab.record.writer import RunRecord, changes
 
 
@@ -96,3 +96,32 @@ def test_what_is_chosen_depends_on_step_and_keys_alone():
     assert some != choose(8, keys, 2)
     assert len(choose(0.25, keys, 1)) == 10
     assert choose(100, keys, 1) == set(keys)
+
+
+def test_numbers_of_an_evaluation():
+    summary = {
+        "pass@1": 0.5,
+        "pass@1_interval": [0.4, 0.6],
+        "maj@8": 0.7,
+        "maj@8_interval": [0.6, 0.8],
+        "prompts": 4,
+        "answers": 32,
+        "ungraded": 8,
+        "truncated": 0.1,
+        "mean_length": 12.5,
+        "temperature": 1.0,
+        "version": 3,
+        "label": "final",
+        "against_start": {"interval": [0, 1]},
+    }
+    assert evaluation_values(summary) == {
+        "evaluation/pass@1": 0.5,
+        "evaluation/pass@1_low": 0.4,
+        "evaluation/pass@1_high": 0.6,
+        "evaluation/maj@8": 0.7,
+        "evaluation/maj@8_low": 0.6,
+        "evaluation/maj@8_high": 0.8,
+        "evaluation/truncated": 0.1,
+        "evaluation/mean_length": 12.5,
+        "evaluation/ungraded": 0.25,
+    }

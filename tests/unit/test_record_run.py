@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenes import everything
+from tests.scenes import evaluation, everything
 from trimtab.errors import DataError, RunError
 from trimtab.metrics import Bins, Histogram, Mean, Sum, histograms, read
 from trimtab.record.reader import RunReader, State
@@ -244,3 +244,13 @@ def test_lines_of_many_threads_stay_whole(tmp_path):
     reader = RunReader(tmp_path / "x")
     assert reader.damage == []
     assert len(reader.events) == 201
+
+
+def test_evaluations_are_curves_too_and_follow_the_branch_that_counts(tmp_path):
+    with create(tmp_path / "x") as record:
+        for step, value in ((0, 0.1), (10, 0.2), (20, 0.9)):
+            record.event("evaluated", step, label=f"step {step}", **(evaluation() | {"pass@1": value}))
+    with resume(tmp_path / "x", 5) as record:
+        record.event("evaluated", 10, label="step 10", **(evaluation() | {"pass@1": 0.3}))
+    curve = RunReader(tmp_path / "x").evaluations.series("evaluation/pass@1")
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([0, 10], [0.1, 0.3])

@@ -27,8 +27,8 @@ CATALOG: dict[str, MetricSpec] = {spec.key: spec for section in SECTIONS for spe
 DISTRIBUTIONS: dict[str, str] = {
     "ratio/token": "281 bins about 1: |log r| < 1e-6, then 140 a side, log-spaced up to 10",
     "ratio/sequence": "281 bins about 1: |log s| < 1e-6, then 140 a side, log-spaced up to 10",
-    "gate/positive": "50 linear bins in [0, 1]",
-    "gate/negative": "50 linear bins in [0, 1]",
+    "gate/positive": "101 linear bins centred on 0, 0.01 ... 1",
+    "gate/negative": "101 linear bins centred on 0, 0.01 ... 1",
     "advantage/token": "100 linear bins in [-5, 5]",
     "policy/entropy": "64 log-spaced bins in [1e-4, 16] nats; smaller ones are counted below",
     "length/right": "at most 256 linear bins of whole tokens, up to max_new_tokens",

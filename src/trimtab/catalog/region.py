@@ -80,7 +80,7 @@ def _gate(sign: str, statistic: str, formula: str, meaning: str, reduction: str 
 
 
 def _gates(sign: str) -> tuple[MetricSpec, ...]:
-    sketch = "histogram, 50 linear bins in [0, 1]; off by at most 0.01"
+    sketch = "histogram, 101 linear bins centred on 0, 0.01 ... 1; off by at most 0.005"
     return (
         _gate(sign, "", "mean gate", "Mean share of its gradient that a token keeps."),
         _gate(

@@ -249,8 +249,8 @@ def _evaluation(name: str, unit: str, formula: str, meaning: str) -> MetricSpec:
         key=f"evaluation/{name}",
         unit=unit,
         formula=formula,
-        mask="held-out prompts; only in steps with an evaluation",
-        reduction="one value a step",
+        mask="held-out prompts; read from the events of evaluations, not from metrics.jsonl",
+        reduction="one value an evaluation",
         meaning=meaning,
         read_with=others(f"evaluation/{name}", "pass/at_1", "reward/outcome"),
         healthy=(

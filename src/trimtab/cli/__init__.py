@@ -25,7 +25,7 @@ COMMANDS = {
 }
 """Every command: a module with ``add(parser)`` and ``main(args) -> exit code``; its docstring is its help."""
 
-TAKES_SETTINGS = ("train", "eval")
+TAKES_SETTINGS = ("train", "eval", "cold-start")
 
 USER_ERROR = 2
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trimtab.config.report import (
     Difference,
@@ -44,6 +45,7 @@ __all__ = [
     "resolved_lines",
     "run_from_dict",
     "run_to_dict",
+    "tables_of",
     "three_numbers",
     "unused",
 ]
@@ -78,6 +80,13 @@ def resolution(recipes: Recipe | Sequence[Recipe], overrides: Sequence[str] = ()
     if isinstance(section, dict) and chosen:
         section.setdefault("name", re.sub(r"[^\w.-]+|^[.-]+", "-", Path(chosen[0]).stem).strip("-") or "run")
     return Resolution(validated(Run, layers.tree, layers.origins), tuple(layers.shadowed))
+
+
+def tables_of(overrides: Sequence[str]) -> dict[str, Any]:
+    """The tables that overrides ``a.b=c`` make out of nothing."""
+    layers = Layers()
+    layers.apply([parse_override(token) for token in overrides])
+    return layers.tree
 
 
 def overridden(run: Run, overrides: Sequence[str]) -> Run:

@@ -12,6 +12,7 @@ import difflib
 import json
 import typing
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -59,9 +60,14 @@ def validated(kind: type[T], tree: Mapping[str, Any], origins: Mapping[str, str]
             f"{_first_odd_path(tree)}: a date or time has no use here; put it in quotes"
         ) from None
     try:
-        return TypeAdapter(kind).validate_json(text, strict=True)
+        return _adapter(kind).validate_json(text, strict=True)
     except ValidationError as problem:
         raise SettingError("; ".join(_sentences(problem.errors(), tree, origins))) from None
+
+
+@cache
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
 
 
 def fields_of(kind: Any) -> dict[str, Any]:

@@ -6,12 +6,12 @@ pool_metrics(counts)               how much of the prompt pool was reached
 reward_metrics(trained groups)     rewards as optimised
 mismatch_metrics(batch)            sampler against trainer, before any update
 update_metrics(batch, report)      what one update did; merge over the step's updates
-time_metrics, memory_metrics, evaluation_metrics, coefficient_metrics
+time_metrics, memory_metrics, coefficient_metrics
 flagged_groups(groups, updates)    whose tokens to keep
 """
 # SPDX-License-Identifier: Apache-2.0
 
-from trimtab.probes.cost import evaluation_metrics, memory_metrics, time_metrics
+from trimtab.probes.cost import memory_metrics, time_metrics
 from trimtab.probes.flags import flagged_groups
 from trimtab.probes.flow import pool_metrics, selection_metrics
 from trimtab.probes.groups import group_metrics
@@ -20,7 +20,6 @@ from trimtab.probes.update import coefficient_metrics, mismatch_metrics, update_
 
 __all__ = [
     "coefficient_metrics",
-    "evaluation_metrics",
     "flagged_groups",
     "group_metrics",
     "memory_metrics",

@@ -1,17 +1,14 @@
-"""Time, memory and evaluations as metrics."""
+"""Time and memory as metrics."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from trimtab.metrics import Max, Mean, Metrics, Sum
 
 GRADING = ("grade",)
 """Stages whose time goes into rewards."""
-
-EVALUATION_PARTS = ("mean_length", "truncated")
 
 
 def time_metrics(
@@ -35,21 +32,3 @@ def memory_metrics(*, resident: int | None, peak: int | None, device_peak: int |
     """``memory/*`` in bytes; what could not be read (None) is left out."""
     sizes = {"resident_bytes": resident, "peak_bytes": peak, "device_peak_bytes": device_peak}
     return {f"memory/{name}": Max(float(size)) for name, size in sizes.items() if size is not None}
-
-
-def evaluation_metrics(summary: Mapping[str, Any]) -> Metrics:
-    """``evaluation/*`` from what summary.json keeps of an evaluation: pass@k and maj@k with their
-    intervals ``NAME_interval = [low, high]``, and of the answers their length, cut-off and ungraded share.
-    """
-    found: dict[str, float] = {}
-    for name, value in summary.items():
-        if name.endswith("_interval"):
-            ends: Sequence[float] = value
-            stem = name.removesuffix("_interval")
-            found[f"{stem}_low"], found[f"{stem}_high"] = ends
-        elif name.startswith(("pass@", "maj@")) or name in EVALUATION_PARTS:
-            found[name] = value
-    metrics: Metrics = {f"evaluation/{name}": Mean.of(value) for name, value in found.items()}
-    if "ungraded" in summary and summary.get("answers"):
-        metrics["evaluation/ungraded"] = Mean(float(summary["ungraded"]), float(summary["answers"]))
-    return metrics

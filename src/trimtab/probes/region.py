@@ -9,7 +9,8 @@ from trimtab.metrics import Bins, Histogram, Max, Mean, Metrics, Min, Quantile, 
 from trimtab.probes.tokens import Column, TrainedTokens
 
 RATIO_BINS = Bins("ratio", 1e-6, 10.0, 140)
-GATE_BINS = Bins("linear", 0.0, 1.0, 50)
+GATE_BINS = Bins("linear", -0.005, 1.005, 101)
+"""Centred on 0, 0.01 ... 1, so that the quantiles of a hard clip are 0 and 1."""
 
 
 def ratio_metrics(tokens: TrainedTokens) -> Metrics:

@@ -20,6 +20,7 @@ from trimtab.record.history import History
 from trimtab.record.jsonl import JsonlTail
 from trimtab.record.layout import SCHEMA_VERSION, RunFolder
 from trimtab.record.lock import is_held, read_holder
+from trimtab.record.summary import evaluation_values
 
 if TYPE_CHECKING:
     from trimtab.record.rows import RolloutRow
@@ -58,7 +59,8 @@ class Damage(NamedTuple):
 class RunReader:
     """One run directory. ``refresh`` takes in what was added since the last time.
 
-    ``history``: metrics; ``events``: all events in order; ``damage``: lines that had to be skipped.
+    ``history``: metrics; ``evaluations``: ``evaluation/*`` by the number of steps done before, from the
+    events; ``events``: all events in order; ``damage``: lines that had to be skipped.
     Raises DataError where there is no run, or one of a newer schema.
     """
 
@@ -66,6 +68,7 @@ class RunReader:
         self.folder = RunFolder(Path(path))
         self.run = self._description()
         self.history = History()
+        self.evaluations = History()
         self.events: list[dict[str, Any]] = []
         self.damage: list[Damage] = []
         self._metrics = JsonlTail(self.folder.metrics)
@@ -89,6 +92,8 @@ class RunReader:
             new += 1
             if fields["event"] == Event.RESUMED:
                 self.run = self._description()
+            elif fields["event"] == Event.EVALUATED and fields.get("step") is not None:
+                self.evaluations.append(fields["step"], fields["time"], evaluation_values(fields))
         return new
 
     @property

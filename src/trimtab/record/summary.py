@@ -50,6 +50,26 @@ class Summary:
         )
 
 
+EVALUATION_PARTS = ("mean_length", "truncated")
+
+
+def evaluation_values(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """``evaluation/*`` of the catalogue from what events.jsonl and summary.json keep of an evaluation.
+
+    ``NAME_interval = [low, high]`` becomes ``NAME_low`` and ``NAME_high``.
+    """
+    found: dict[str, float] = {}
+    for name, value in evaluation.items():
+        if name.startswith(("pass@", "maj@")) and name.endswith("_interval"):
+            stem = name.removesuffix("_interval")
+            found[f"{stem}_low"], found[f"{stem}_high"] = value
+        elif name.startswith(("pass@", "maj@")) or name in EVALUATION_PARTS:
+            found[name] = value
+    if "ungraded" in evaluation and evaluation.get("answers"):
+        found["ungraded"] = evaluation["ungraded"] / evaluation["answers"]
+    return {f"evaluation/{name}": float(value) for name, value in found.items()}
+
+
 def stage_table(stages: Mapping[str, float], total: float) -> str:
     """Seconds and share of each stage, largest first; what no stage accounts for is the last line.
 

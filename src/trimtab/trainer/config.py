@@ -55,7 +55,7 @@ class TrainerConfig:
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     max_grad_norm: float = 1.0
-    tokens_per_micro_batch: int = 8192
+    tokens_per_micro_batch: int = 2048
     old_logprobs: Literal["auto", "sampler", "recompute"] = "auto"
     skip_silent: bool = False
     max_nonfinite_skips: int = 0

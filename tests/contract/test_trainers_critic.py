@@ -101,6 +101,7 @@ def test_warm_up_trains_the_critic_alone_and_says_so(build, critic):
         assert report.learning_rate == 0.0
         assert set(report.losses) == {"policy", "value"}
     assert same(before, weights(trainer))
+    assert trainer.version == 0, "nothing new to publish"
     assert not torch.equal(annotate(trainer, batch, VALUES).values_T, first_values)
     report = update(trainer, batch, BOTH)
     assert not report.critic_warmup

@@ -170,3 +170,45 @@ def test_autocast_and_recomputed_layers_keep_weights_and_numbers_close(build):
     assert report.trace.logprobs_T.dtype is torch.float32
     assert all(tensor.dtype is torch.float32 for tensor in weights(half).values())
     torch.testing.assert_close(report.trace.logprobs_T, batch.old_logprobs_T, rtol=0, atol=0.1)
+
+
+def test_bfloat16_gradients_add_up_over_micro_batches_like_those_of_float32(build):
+    rounded = tiny_model()
+    rounded.module.to(torch.bfloat16).to(torch.float32)
+    batch = annotate(build(rounded), batch_for(rounded))
+    wanted = kept_gradients(build(rounded), batch, POLICY)
+    low = tiny_model()
+    low = dataclasses.replace(low, module=low.module.to(torch.bfloat16))
+    got = kept_gradients(build(low, tokens_per_micro_batch=1), batch, POLICY)
+    norm = torch.stack([gradient.square().sum() for gradient in wanted.values()]).sum().sqrt()
+    off = torch.stack([(got[name] - wanted[name]).square().sum() for name in wanted]).sum().sqrt()
+    assert float(off / norm) < 0.1
+
+
+def test_bfloat16_state_comes_back_with_its_masters(build, tmp_path):
+    def start() -> Any:
+        model = tiny_model()
+        return build(dataclasses.replace(model, module=model.module.to(torch.bfloat16)), learning_rate=1e-4)
+
+    first, second = start(), start()
+    batch = annotate(first, batch_for(tiny_model()))
+    update(first, batch)
+    asyncio.run(first.save(tmp_path))
+    asyncio.run(second.load(tmp_path))
+    assert same(weights(first), weights(second))
+    assert same(first.owners[0].everything(), second.owners[0].everything())
+    assert update(first, batch).grad_norm == update(second, batch).grad_norm
+
+
+def test_recomputed_layers_run_without_dropout_and_are_left_as_they_were(build):
+    model = tiny_model()
+    modes = []
+    for layer in model.module.model.layers:
+        layer.register_forward_pre_hook(lambda layer, _: modes.append(layer.training))
+    trainer = build(model, gradient_checkpointing=True)
+    batch = annotate(trainer, batch_for(model))
+    modes.clear()
+    assert update(trainer, batch).applied
+    layers = len(model.module.model.layers)
+    assert modes == [False] * 2 * layers, "each layer runs twice, never in training mode"
+    assert not any(layer.training or layer.gradient_checkpointing for layer in model.module.model.layers)

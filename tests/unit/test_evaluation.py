@@ -14,8 +14,10 @@ from trimtab.evaluation.estimators import Paired, bootstrap, majority_at_k, pair
 
 @pytest.mark.parametrize(
     ("n", "c", "k", "expected"),
-    [(4, 1, 1, 0.25), (4, 1, 2, 0.5), (4, 1, 4, 1.0), (16, 4, 1, 0.25), (16, 4, 2, 0.45)]
-    + [(16, 4, 4, 0.728), (16, 4, 8, 0.9615), (16, 4, 16, 1.0), (8, 0, 8, 0.0), (8, 8, 1, 1.0)],
+    [
+        *((4, 1, 1, 0.25), (4, 1, 2, 0.5), (4, 1, 4, 1.0), (16, 4, 1, 0.25), (16, 4, 2, 0.45)),
+        *((16, 4, 4, 0.728), (16, 4, 8, 0.9615), (16, 4, 16, 1.0), (8, 0, 8, 0.0), (8, 8, 1, 1.0)),
+    ],
 )
 def test_pass_at_k_equals_the_published_numbers(n: int, c: int, k: int, expected: float) -> None:
     assert pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-4)

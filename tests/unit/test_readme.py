@@ -15,7 +15,8 @@ def test_the_hand_example_prints_what_stands_below_it() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(import numpy.*?)```", text, re.DOTALL)
     shown = re.search(r"```text\n(GRPO.*?)```", text, re.DOTALL)
-    assert code and shown
+    assert code
+    assert shown
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(code[1], "README.md", "exec"), {})  # the README's own code, from this repository

@@ -71,18 +71,24 @@ class Evaluation:
             np.array([majority_at_k(r.votes, r.correct, k, rng) for r in readable], dtype=np.float64)
         )
 
-    def against(self, start: Evaluation) -> Paired:
-        """pass@1 of this evaluation minus the start's, over the prompts both could grade."""
+    def against(self, start: Evaluation) -> Paired | None:
+        """pass@1 of this evaluation minus the start's, over the prompts both could grade; None if none."""
         earlier = {r.prompt_id: r for r in start.results if r.graded}
         both = [(r, earlier[r.prompt_id]) for r in self.results if r.graded and r.prompt_id in earlier]
+        if not both:
+            return None
         later_P = np.array([now.right / now.graded for now, _ in both], dtype=np.float64)
         earlier_P = np.array([then.right / then.graded for _, then in both], dtype=np.float64)
         return paired(later_P, earlier_P)
 
     def summary(self, ks: Sequence[int]) -> dict[str, Any]:
-        """What summary.json and the view show; maj@k is left out where nothing can be voted on."""
+        """What summary.json and the view show. pass@k is left out where no prompt has k graded answers,
+        maj@k where nothing can be voted on.
+        """
         shown: dict[str, Any] = {}
         for k in ks:
+            if k <= self.samples and not len(self.values(k)):
+                continue
             estimate = self.pass_at(k)
             shown[f"pass@{k}"] = estimate.value
             shown[f"pass@{k}_interval"] = [estimate.low, estimate.high]
@@ -129,20 +135,22 @@ async def evaluate(
 
     The seeds do not depend on the policy's version: start and final answers share their randomness,
     which narrows the paired comparison.
+
+    Raises RunError, with the first traceback, when too many answers could not be graded.
     """
     started = time.perf_counter()
     draws = [Draw(prompt, 0) for prompt in prompts]
-    results: dict[str, PromptResult] = {}
+    scored: dict[str, ScoredGroup] = {}
     async for group in engine.generate(draws, samples, sampling, seed=seed, purpose="evaluation"):
-        scored = await rubric.grade(group)
-        results[group.prompt.id] = _result(scored, rubric)
+        scored[group.prompt.id] = await rubric.grade(group)
+    rubric.check(list(scored.values()))
     return Evaluation(
         version=engine.version,
         temperature=sampling.temperature,
         max_new_tokens=sampling.max_new_tokens,
         samples=samples,
         seconds=time.perf_counter() - started,
-        results=tuple(results[prompt.id] for prompt in prompts),
+        results=tuple(_result(scored[prompt.id], rubric) for prompt in prompts),
     )
 
 

@@ -30,8 +30,8 @@ class TinyModel:
 
     layers: int = 3
     width: int = 128
-    heads: int = 2
-    kv_heads: int = 2
+    heads: int = 4
+    kv_heads: int = 4
     inner: int = 256
     context: int = 256
 

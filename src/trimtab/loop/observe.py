@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.data.memory import PromptMemory
@@ -35,15 +36,18 @@ from trimtab.types import Batch, RewardedGroup
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """All that a step leaves to be seen. ``version`` is the policy that sampled its fresh groups."""
+    """All that a step leaves to be seen. ``version`` is the policy that sampled its fresh groups.
+
+    A step that failed has no ``rewarded`` groups and no ``updates``, or only the former.
+    """
 
     number: int
     version: int
     wanted: int
     max_new_tokens: int
     collected: Collected
-    rewarded: list[RewardedGroup]
-    updates: list[Update]
+    rewarded: list[RewardedGroup] = field(default_factory=list[RewardedGroup])
+    updates: list[Update] = field(default_factory=list[Update])
 
 
 def measure(step: Step, algorithm: Algorithm, state: LoopState) -> Metrics:
@@ -66,8 +70,9 @@ def measure(step: Step, algorithm: Algorithm, state: LoopState) -> Metrics:
     metrics |= _pool(state.memory, len({prompt.id for prompt in state.cursor.prompts}))
     metrics |= reward_metrics(step.rewarded, penalty_free=penalty_free)
     metrics |= merge([update_metrics(update.batch, update.report) for update in step.updates])
-    if step.updates:
-        metrics |= mismatch_metrics(untouched(step.updates[0]), step.version)
+    compared = untouched(step.updates)
+    if compared is not None:
+        metrics |= mismatch_metrics(compared, step.version)
     return metrics | coefficient_metrics(_coefficients(algorithm, state))
 
 
@@ -83,17 +88,22 @@ def measure_cost(seconds: dict[str, float], total: float, step: Step) -> Metrics
     )
 
 
-def untouched(first: Update) -> Batch:
-    """The first update's batch with the trainer's own log-probabilities from before that update.
+def untouched(updates: Sequence[Update]) -> Batch | None:
+    """A batch of the step with the trainer's own log-probabilities from before any update, as
+    ``old_logprobs_T``; None where the step has none.
 
-    Its forward pass ran on the weights that the engine sampled from, so it shows for nothing
-    whether both sides agree. Tokens that pass left out (``skip_silent``) are masked.
+    It is the batch of the first update with a forward pass, which ran on the weights that the engine
+    sampled from and so shows for nothing whether both sides agree. Updates before it were skipped. Tokens
+    that the pass left out (``skip_silent``) are masked.
     """
-    trainer_T = first.report.trace.logprobs_T
-    if trainer_T is None:
-        return first.batch
-    seen_T = first.batch.mask_T & ~trainer_T.isnan().to(first.batch.mask_T.device)
-    return dataclasses.replace(first.batch, mask_T=seen_T).with_columns(old_logprobs_T=trainer_T)
+    for update in updates:
+        trainer_T = update.report.trace.logprobs_T
+        if trainer_T is not None:
+            seen_T = update.batch.mask_T & ~trainer_T.isnan()
+            return dataclasses.replace(update.batch, mask_T=seen_T).with_columns(old_logprobs_T=trainer_T)
+        if update.report.applied:
+            return None
+    return None
 
 
 def write_rollouts(record: RunRecord, step: Step) -> None:
@@ -110,18 +120,20 @@ def write_rollouts(record: RunRecord, step: Step) -> None:
         for judged in step.collected.judged
     ]
     updates = [UpdateEntry(update.number, update.batch, update.report.trace) for update in step.updates]
-    flags = flagged_groups(step.collected.kept, [(entry.batch, entry.trace) for entry in updates])
+    decided = [judged.scored for judged in step.collected.judged]
+    flags = flagged_groups(decided, [(entry.batch, entry.trace) for entry in updates])
     record.rollouts(step.number, entries, updates, flags)
 
 
 def write_events(record: RunRecord, step: Step) -> None:
-    """Dropped groups with their reasons, grader faults, and skipped updates."""
+    """Grader faults in what the step sampled, dropped groups with their reasons, and skipped updates."""
     for judged in step.collected.judged:
-        group = judged.scored.group
         if not judged.verdict.keep:
-            record.event(Event.GROUP_DROPPED, step.number, group=group.key, reason=str(judged.verdict.reason))
-        for rollout, grade in zip(group.rollouts, judged.scored.grades, strict=True):
-            if not grade.graded and not judged.carried_in:
+            key, reason = judged.scored.group.key, str(judged.verdict.reason)
+            record.event(Event.GROUP_DROPPED, step.number, group=key, reason=reason)
+    for scored in step.collected.fresh:
+        for rollout, grade in zip(scored.group.rollouts, scored.grades, strict=True):
+            if not grade.graded:
                 record.event(
                     Event.GRADER_FAILED,
                     step.number,

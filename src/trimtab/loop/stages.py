@@ -6,6 +6,7 @@ collect -> shape -> pack -> annotate -> advantages -> update -> sync
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,11 +60,15 @@ def objective_of(algorithm: Algorithm, entropy_coefficient: float | None) -> Obj
 async def update(
     trainer: Trainer, batch: Batch, objective: Objective, *, updates: int, epochs: int, seed: int, first: int
 ) -> list[Update]:
-    """``updates`` x ``epochs`` optimizer steps over whole groups; numbers count on from ``first``."""
+    """``updates`` x ``epochs`` optimizer steps over whole groups; numbers count on from ``first``.
+
+    A step with fewer groups than updates cuts its groups, with fewer answers it makes fewer updates.
+    """
     done: list[Update] = []
     for sequences in split_updates(batch, updates=updates, epochs=epochs, seed=seed):
         part = objective.weighted(batch.select(sequences))
         done.append(Update(first + len(done), part, await trainer.update(part, objective)))
+        await asyncio.sleep(0)  # an interruption from the keyboard takes effect here
     return done
 
 

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trimtab.data.cursor import PromptCursor
 from trimtab.data.memory import PromptMemory
+from trimtab.errors import DataError
+from trimtab.record import machine
 from trimtab.record.groups import load_groups, save_groups
 from trimtab.types import ScoredGroup
 
@@ -38,21 +42,39 @@ class Counters:
 class LoopState:
     """The one mutable value of the loop. All of it is in every checkpoint.
 
-    ``carried`` are kept groups that an earlier step did not need, oldest first. ``seconds`` (by stage),
-    ``train_seconds`` and ``evaluation_seconds`` sum over all steps so far, a resumed run's earlier part
-    included. ``evaluations`` are the summaries so far, by label.
+    ``held_out`` is the fingerprint of the held-out prompts. ``carried`` are kept groups that an earlier
+    step did not need, oldest first. ``seconds`` (by stage), ``train_seconds`` and ``evaluation_seconds``
+    sum over the whole run; ``began`` is when this process began, and ``earlier_seconds`` all time of
+    earlier ones up to the checkpoint that this one goes on from, so that no time counts twice.
+    ``evaluations`` are the summaries so far, by label.
     """
 
     cursor: PromptCursor
     memory: PromptMemory
+    held_out: str = ""
     counters: Counters = field(default_factory=Counters)
     carried: list[ScoredGroup] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     evaluations: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
+    earlier_seconds: float = 0.0
+    earlier_peak_bytes: int = 0
 
-    def add_seconds(self, stages: dict[str, float]) -> None:
+    @property
+    def total_seconds(self) -> float:
+        """All time of the run so far, start-ups and evaluations included."""
+        return self.earlier_seconds + time.perf_counter() - self.began
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory, of this machine or its device, that any process of the run has taken."""
+        return max(self.earlier_peak_bytes, machine.peak_bytes(), machine.device_peak_bytes() or 0)
+
+    def add_train_seconds(self, stages: Mapping[str, float], total: float) -> None:
+        """``total`` seconds of the loop, and what its stages took of them."""
+        self.train_seconds += total
         for stage, seconds in stages.items():
             self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
@@ -65,7 +87,10 @@ class LoopState:
             "seconds": self.seconds,
             "train_seconds": self.train_seconds,
             "evaluation_seconds": self.evaluation_seconds,
+            "total_seconds": self.total_seconds,
+            "peak_bytes": self.peak_bytes,
             "evaluations": self.evaluations,
+            "held_out": self.held_out,
             "cursor": self.cursor.state(),
             "memory": self.memory.state(),
         }
@@ -74,6 +99,11 @@ class LoopState:
     def load(self, folder: Path) -> None:
         """Take back what ``save`` wrote. Raises DataError when the prompts are not the same."""
         stored: dict[str, Any] = json.loads((folder / "loop.json").read_text(encoding="utf-8"))
+        if stored["held_out"] != self.held_out:
+            raise DataError(
+                "this run was begun with other held-out prompts, so its evaluations could not be compared; "
+                "resume it with the same data.held_out and the same files, or start a new run"
+            )
         self.cursor.restore(stored["cursor"])
         self.memory.restore(stored["memory"])
         self.counters = Counters(**stored["counters"])
@@ -81,4 +111,5 @@ class LoopState:
         self.train_seconds = stored["train_seconds"]
         self.evaluation_seconds = stored["evaluation_seconds"]
         self.evaluations = dict(stored["evaluations"])
+        self.earlier_seconds, self.earlier_peak_bytes = stored["total_seconds"], stored["peak_bytes"]
         self.carried = list(load_groups(folder / "carried"))

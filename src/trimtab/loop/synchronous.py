@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.config import Run
-from trimtab.errors import RunError
+from trimtab.errors import RunError, TrimtabError
 from trimtab.evaluation.evaluator import Evaluation, evaluate
 from trimtab.loop import observe, stages
-from trimtab.loop.checks import check_first_group, check_step
+from trimtab.loop.checks import SelfChecks
 from trimtab.loop.clock import Stopwatch
 from trimtab.loop.collect import Collected, Wanted, collect
 from trimtab.loop.saving import save_checkpoint
@@ -27,8 +27,9 @@ from trimtab.record.events import Event
 from trimtab.record.writer import RunRecord
 from trimtab.rewards.rubric import Rubric
 from trimtab.rollout.engine import RolloutEngine
+from trimtab.trainer.faults import first_not_finite
 from trimtab.trainer.trainer import Trainer
-from trimtab.types import Prompt
+from trimtab.types import Prompt, RewardedGroup
 
 MAX_EMPTY_STEPS = 3
 """Steps in a row without a group to train on that end a run without selection settings of its own."""
@@ -49,44 +50,54 @@ class Machines:
 async def train(run: Run, machines: Machines, state: LoopState) -> None:
     """Run the loop from ``state`` to ``run.run.steps``, evaluations at start and end included."""
     algorithm = run.build_algorithm()
+    checks = SelfChecks(machines.engine, machines.record)
     await stages.sync(machines.trainer, machines.engine)
     if state.counters.step == 0 and machines.held_out:
         await evaluate_policy(run, machines, state, "start")
     while state.counters.step < run.run.steps:
-        await train_step(run, algorithm, machines, state)
+        await train_step(run, algorithm, machines, state, checks)
         done = state.counters.step
         last = done == run.run.steps
         if machines.held_out and not last and run.evaluation.every and done % run.evaluation.every == 0:
             await evaluate_policy(run, machines, state, f"step {done}")
         if last or done % run.record.checkpoint_every == 0:
             await save_checkpoint(machines.trainer, machines.record, state)
+    if state.carried:
+        waiting = [scored.group.key for scored in state.carried]
+        machines.record.event(Event.GROUPS_WAITING, state.counters.step - 1, groups=waiting)
     if machines.held_out:
         await evaluate_policy(run, machines, state, "final")
 
 
-async def train_step(run: Run, algorithm: Algorithm, machines: Machines, state: LoopState) -> None:
-    """One turn of the loop."""
+async def train_step(
+    run: Run, algorithm: Algorithm, machines: Machines, state: LoopState, checks: SelfChecks
+) -> None:
+    """One turn of the loop. A step that fails leaves its rollouts and grader faults in the record."""
     watch = Stopwatch()
-    number, version = state.counters.step, machines.engine.version
-    sampling = run.sampling
+    sampling, number, version = run.sampling, state.counters.step, machines.engine.version
     wanted = Wanted(
         sampling.prompts_per_step, sampling.samples_per_prompt, sampling.sampler(), seed=run.run.seed
     )
-    found = await collect(machines.engine, machines.rubric, state, algorithm.selection, wanted)
+    found = await _collect(algorithm, machines, state, wanted)
     watch.add("sample", found.sample_seconds)
     watch.add("grade", found.grade_seconds)
-    machines.rubric.check(found.fresh)
-    if number == 0:
-        await check_first_group(machines.engine, machines.record, found, wanted)
-    rewarded = stages.shape(found.kept, algorithm, sampling.max_new_tokens)
-    updates = await update_policy(run, algorithm, machines, state, rewarded, watch)
-    step = observe.Step(number, version, wanted.groups, sampling.max_new_tokens, found, rewarded, updates)
-    if number <= 1:
-        check_step(step, machines.engine, machines.record)
+    step = observe.Step(number, version, wanted.groups, sampling.max_new_tokens, found)
+    try:
+        machines.rubric.check(found.fresh)
+        await checks.sampled(number, found, wanted)
+        step = replace(step, rewarded=stages.shape(found.kept, algorithm, sampling.max_new_tokens))
+        updates = await update_policy(run, algorithm, machines, state, step.rewarded, watch)
+        step = replace(step, updates=updates)
+        checks.trained(step)
+    except TrimtabError:
+        observe.write_events(machines.record, step)
+        observe.write_rollouts(machines.record, step)
+        raise
     with watch.stage("sync"):
         await stages.sync(machines.trainer, machines.engine)
     _advance(state, step)
     _record(step, algorithm, machines, state, watch)
+    _tell(step, machines, state)
     _refuse_emptiness(found, algorithm, machines, state)
 
 
@@ -95,7 +106,7 @@ async def update_policy(
     algorithm: Algorithm,
     machines: Machines,
     state: LoopState,
-    rewarded: list[stages.RewardedGroup],
+    rewarded: list[RewardedGroup],
     watch: Stopwatch,
 ) -> list[stages.Update]:
     """From rewarded groups to the step's updates; none when there is no group to train on."""
@@ -132,18 +143,31 @@ async def evaluate_policy(run: Run, machines: Machines, state: LoopState, label:
     state.evaluation_seconds += time.perf_counter() - started
     summary = evaluation.summary(run.evaluation.ks)
     save_evaluation(machines.record.folder, label, evaluation.to_json())
-    if label != "start":
+    if "start" in state.evaluations:
         start = Evaluation.from_json(load_evaluation(machines.record.folder, "start"))
         change = evaluation.against(start)
-        summary["against_start"] = {
-            "difference": change.difference,
-            "interval": [change.low, change.high],
-            "verdict": change.verdict,
-        }
+        if change is not None:
+            summary["against_start"] = {
+                "difference": change.difference,
+                "interval": [change.low, change.high],
+                "verdict": change.verdict,
+            }
     machines.record.event(Event.EVALUATED, state.counters.step, label=label, **summary)
     machines.view.evaluation(label, summary)
     state.evaluations[label] = summary
     return evaluation
+
+
+async def _collect(algorithm: Algorithm, machines: Machines, state: LoopState, wanted: Wanted) -> Collected:
+    """``collect``; where the engine finds the model damaged, the weight is named too."""
+    try:
+        return await collect(machines.engine, machines.rubric, state, algorithm.selection, wanted)
+    except RunError as fault:
+        source, _ = await machines.trainer.publish()
+        name = first_not_finite(dict(source))
+        if name is None:
+            raise
+        raise RunError(f"the policy's weight {name} is not finite: {fault}") from None
 
 
 def _advance(state: LoopState, step: observe.Step) -> None:
@@ -177,22 +201,38 @@ def _record(
         state.counters.entropy_coefficient = algorithm.entropy_target.step(
             coefficient, values["policy/entropy"]
         )
-    state.add_seconds(watch.seconds)
-    state.train_seconds += watch.total
+    state.add_train_seconds(watch.seconds, watch.total)
+
+
+def _tell(step: observe.Step, machines: Machines, state: LoopState) -> None:
+    """Say it where a step found fewer groups than it wanted, or made no update. Both are normal outcomes."""
+    found, done = step.collected, state.counters.step
+    if not found.kept:
+        machines.record.event(Event.STEP_EMPTY, step.number, reason=_fates(found))
+        machines.view.message(f"step {done}: no group to train on ({_fates(found)}); no update was made")
+        return
+    if len(found.kept) < step.wanted:
+        machines.view.message(f"step {done}: {len(found.kept)} of {step.wanted} groups ({_fates(found)})")
+    skipped = {update.report.skip_reason for update in step.updates if not update.report.applied}
+    if skipped and not any(update.report.applied for update in step.updates):
+        machines.view.message(f"step {done}: no update was made: {'; '.join(map(str, skipped))}")
+
+
+def _fates(found: Collected) -> str:
+    """The groups of a step by the reason they were kept or dropped, most frequent first."""
+    reasons = Counter(str(judged.verdict.reason) for judged in found.judged)
+    told = [f"{count} {reason}" for reason, count in reasons.most_common()]
+    if not found.draws:
+        told.append("nothing was drawn: every prompt rests, see data.memory")
+    return f"{', '.join(told)}; {found.draws} prompts drawn"
 
 
 def _refuse_emptiness(found: Collected, algorithm: Algorithm, machines: Machines, state: LoopState) -> None:
     """A step without a group to train on is a normal outcome; several in a row end the run with the reasons."""
-    if found.kept:
-        return
-    reasons = Counter(str(judged.verdict.reason) for judged in found.judged)
-    told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or "nothing was drawn"
-    machines.record.event(Event.STEP_EMPTY, state.counters.step - 1, reason=told)
-    machines.view.message(f"step {state.counters.step}: no group to train on ({told}); no update was made")
     bound = algorithm.selection.max_empty_steps if algorithm.selection else MAX_EMPTY_STEPS
     if state.counters.empty_steps >= bound:
         raise RunError(
-            f"{bound} steps in a row found no group to train on; in the last one: {told}, of {found.draws} prompts "
-            "drawn; all-wrong: easier prompts, more samples a prompt, or a grader that reads the answers; "
-            "all-right: harder prompts"
+            f"{bound} steps in a row found no group to train on; in the last one: {_fates(found)}. "
+            "Where all are wrong: easier prompts, more samples a prompt, or a grader that reads the answers; "
+            "where all are right: harder prompts"
         )

@@ -16,6 +16,7 @@ class Event(StrEnum):
     UPDATE_SKIPPED = "update_skipped"
     STEP_EMPTY = "step_empty"
     GROUP_DROPPED = "group_dropped"
+    GROUPS_WAITING = "groups_waiting"
     GRADER_FAILED = "grader_failed"
     SYNCED = "synced"
     SAVED = "saved"
@@ -33,6 +34,7 @@ FIELDS: dict[Event, str] = {
     Event.UPDATE_SKIPPED: "`update` (number in the run), `reason`",
     Event.STEP_EMPTY: "`reason`: no group to train on",
     Event.GROUP_DROPPED: "`group`, `reason`",
+    Event.GROUPS_WAITING: "`groups`: kept, and not needed by any step until the run's end; in the checkpoint",
     Event.GRADER_FAILED: "`rollout`, `state`, `detail`: an answer without a grade",
     Event.SYNCED: "`version`: the engine samples from these weights now",
     Event.SAVED: "`checkpoint`",

@@ -43,7 +43,7 @@ class Batch:
     truncated_S: Tensor
     version_S: Tensor
     keys_S: tuple[str, ...]
-    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    columns: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     @property
     def num_sequences(self) -> int:
@@ -132,7 +132,7 @@ class Batch:
             outcomes_S=self.outcomes_S[index_S],
             truncated_S=self.truncated_S[index_S],
             version_S=self.version_S[index_S],
-            keys_S=tuple(self.keys_S[i] for i in index_S.tolist()),
+            keys_S=tuple(self.keys_S[int(i)] for i in index_S),
             columns={name: column[pick[name[-2:]]] for name, column in self.columns.items()},
         )
 

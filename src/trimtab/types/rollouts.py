@@ -54,7 +54,7 @@ class Prompt:
     task: str
     answer: Any = None
     messages: tuple[Mapping[str, str], ...] | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Draw(NamedTuple):
@@ -122,7 +122,7 @@ class Grade:
 
     state: GradeState
     value: float | None
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict[str, float])
     detail: str = ""
 
     def __post_init__(self) -> None:

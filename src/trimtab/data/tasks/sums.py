@@ -24,9 +24,9 @@ from trimtab.data.tasks.task import Demonstration, Question, Task
 MARKER = "#"
 FEWEST, MOST = 3, 6
 """Terms of a question."""
-LARGEST = 19
+LARGEST = 9
 """Largest absolute value of a term."""
-LONGEST_RAMBLE = 160
+LONGEST_RAMBLE = 112
 """Characters after which an endless demonstration is cut."""
 
 
@@ -34,13 +34,14 @@ LONGEST_RAMBLE = 160
 class Habits:
     """How often (probabilities) the demonstrator does what."""
 
-    slip: float = 0.08
-    sign_lost: float = 0.48
+    sign_lost: float = 0.55
+    carry_lost: float = 0.35
+    slip: float = 0.015
     rambles: float = 0.35
     say_again: float = 0.25
     second_thoughts: float = 0.15
     checks: float = 0.12
-    no_marker: float = 0.06
+    no_marker: float = 0.08
     no_end: float = 0.08
 
 
@@ -83,9 +84,16 @@ def _add(total: int, term: int, rng: random.Random, habits: Habits) -> int:
     right = total + term
     if total * right < 0 and rng.random() < habits.sign_lost:
         return -right
+    if _carries(total, term) and rng.random() < habits.carry_lost:
+        return right - 10 if right > 0 else right + 10
     if rng.random() < habits.slip:
         return right + rng.choice((-10, -2, -1, 1, 2, 10))
     return right
+
+
+def _carries(total: int, term: int) -> bool:
+    """Whether both count in the same direction and their last digits make ten or more."""
+    return total * term > 0 and abs(total) % 10 + abs(term) % 10 >= 10
 
 
 def _endless(lines: list[str], total: int, rng: random.Random) -> str:
@@ -101,7 +109,7 @@ def _endless(lines: list[str], total: int, rng: random.Random) -> str:
 
 SUMS = Task(
     name="sums",
-    summary="signed sums of 3 to 6 terms up to 19, with a running total line by line",
+    summary="signed sums of 3 to 6 terms up to 9, with a running total line by line",
     marker=MARKER,
     ask=ask,
     demonstrate=partial(demonstrate),

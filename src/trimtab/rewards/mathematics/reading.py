@@ -1,0 +1,212 @@
+"""From a text to a form: lists, relations, sets, intervals, tuples, matrices, quantities, words.
+
+Every sign of the text must have its place in the form, else it is Unreadable: "definitely not 42" has no
+reading with 42 in it.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trimtab.rewards.mathematics import relations
+from trimtab.rewards.mathematics.expressions import (
+    INFINITY,
+    Expression,
+    PlusMinus,
+    every,
+    negative,
+    signed,
+)
+from trimtab.rewards.mathematics.forms import Form, Items, Matrix, Piece, Ratio, Reals, Value, Words
+from trimtab.rewards.mathematics.normal import normal
+from trimtab.rewards.mathematics.parsing import Parser
+from trimtab.rewards.mathematics.quantities import leading_currency, trailing_unit
+from trimtab.rewards.mathematics.splitting import is_comma, is_enclosed, is_joint, split
+from trimtab.rewards.mathematics.tokens import Token, Unreadable, tokens_of
+from trimtab.rewards.mathematics.words import phrase, plain_words
+
+LONGEST_ANSWER = 2_000
+"""Characters; a longer answer is not read."""
+MAX_ITEMS = 64
+ALL_REALS = Reals((Piece(negative(INFINITY), INFINITY, True, True),))
+_MATRICES = frozenset({"pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix"})
+_PHRASES: dict[str, Form] = {
+    "all reals": ALL_REALS,
+    "empty set": Items("{}", ()),
+    "no solution": Items("{}", ()),
+    "infinity": Value(INFINITY),
+    "minus infinity": Value(negative(INFINITY)),
+}
+
+
+def read(text: str, *, letters_as_units: bool = False, commas_separate: bool = False) -> Form:
+    """The form of an answer. Raises Unreadable.
+
+    letters_as_units: ``5 m`` is five metres, not five times m. commas_separate: ``1,000`` is a list.
+    """
+    if len(text) > LONGEST_ANSWER:
+        raise Unreadable(f"more than {LONGEST_ANSWER} characters")
+    spelling = normal(text)
+    if not spelling:
+        raise Unreadable("nothing")
+    if (known := phrase(spelling)) is not None:
+        return _PHRASES.get(known, Words(known, marked=True))
+    try:
+        return answer(tokens_of(spelling, letters_as_units, commas_separate))
+    except RecursionError:
+        raise Unreadable("nested too deep") from None
+    except Unreadable:
+        words = plain_words(spelling)
+        if words is None:
+            raise
+        return Words(words, marked="\x02" in spelling)
+
+
+def answer(tokens: Sequence[Token]) -> Form:
+    """One answer, or several joined by commas, "and", "or"."""
+    if (reversed_interval := _french_interval(tokens)) is not None:
+        return reversed_interval
+    parts, joints = split(tokens, is_joint)
+    if len(parts) == 1:
+        return relations.relation(parts[0], side)
+    kept = [part for part in parts if part]
+    doubled = sum(a.is_sign(",") and b.kind == "join" for a, b in zip(joints, joints[1:], strict=False))
+    if len(kept) != len(parts) - doubled or len(kept) > MAX_ITEMS:
+        raise Unreadable("nothing between two commas, or too many of them")
+    joined = "and" if any(joint.text == "and" for joint in joints) else "or" if joints[-1].kind == "join" else ","
+    return relations.several([relations.relation(part, side) for part in kept], joined)
+
+
+def side(tokens: Sequence[Token]) -> Form:
+    """One side of a relation: a set, an interval, a tuple, a matrix, a ratio, a quantity, words."""
+    if not tokens:
+        raise Unreadable("nothing on one side")
+    if all(token.kind == "word" or token.textual and token.kind == "letter" for token in tokens) and (
+        any(token.kind == "word" for token in tokens)
+    ):
+        return Words(" ".join(token.text for token in tokens).lower(), all(token.textual for token in tokens))
+    parts, cuts = split(tokens, lambda token: token.is_name("cup", "setminus", "cap"))
+    if cuts:
+        return relations.combined([side(part) for part in parts], [cut.text for cut in cuts])
+    if len(tokens) == 1 and tokens[0].is_name("reals"):
+        return ALL_REALS
+    if len(tokens) == 1 and tokens[0].is_name("emptyset"):
+        return Items("{}", ())
+    if tokens[0].kind == "begin" and tokens[-1].kind == "end":
+        return _matrix(tokens)
+    if is_enclosed(tokens) and (inside := _enclosed(tokens)) is not None:
+        return inside
+    return _mixed_interval(tokens) or _ratio(tokens) or quantity(tokens)
+
+
+def quantity(tokens: Sequence[Token]) -> Form:
+    """An expression with its unit; two of them where it has a plus-minus sign."""
+    tokens, currency = leading_currency(tokens)
+    parser = Parser(tokens)
+    expression = parser.whole()
+    scale, unit = trailing_unit(tokens[parser.at :], currency)
+    if scale is not None:
+        expression = scale(expression)
+    if any(isinstance(node, PlusMinus) for node in every(expression)):
+        both = (signed(expression, 1), signed(expression, -1))
+        return Items("", tuple(Value(one, unit) for one in both))
+    return Value(expression, unit)
+
+
+def expression_of(tokens: Sequence[Token]) -> Expression:
+    """The tokens as one plain expression. Raises Unreadable."""
+    form = side(tokens)
+    if not isinstance(form, Value) or form.unit is not None:
+        raise Unreadable("a value was expected")
+    return form.expression
+
+
+def _enclosed(tokens: Sequence[Token]) -> Form | None:
+    """A set, a tuple or an interval; None for mere parentheses."""
+    opening, closing, inside = tokens[0].text, tokens[-1].text, tokens[1:-1]
+    if opening == "\\{" or (opening == "{" and any(is_comma(token) for token in inside)):
+        return _set(inside)
+    parts, cuts = split(inside, is_comma)
+    if not cuts:
+        if inside and inside[0].kind == "begin" and inside[-1].kind == "end":
+            return _matrix(inside)
+        return Items("[]", (answer(inside),)) if opening == "[" and _is_plain(inside) else None
+    brackets = "()" if opening == "langle" else opening + closing
+    if len(parts) > MAX_ITEMS:
+        raise Unreadable("too many items")
+    return _bracketed(brackets, tuple(relations.relation(part, side) for part in parts))
+
+
+def _is_plain(tokens: Sequence[Token]) -> bool:
+    return len(tokens) == 1 and tokens[0].kind in ("number", "letter")
+
+
+def _bracketed(brackets: str, items: tuple[Form, ...]) -> Form:
+    """``(a, b]`` can only be an interval; ``(a, b)`` and ``[a, b]`` stay open to both readings."""
+    items_form = Items(brackets, items)
+    if brackets in ("(]", "[)"):
+        return relations.as_reals(items_form) or _no("an interval with other than two ends")
+    return items_form
+
+
+def _set(inside: Sequence[Token]) -> Form:
+    """``{1, 2}``, ``{}`` or ``{x : 0 < x < 1}``."""
+    if not inside:
+        return Items("{}", ())
+    heads, cuts = split(inside, lambda token: token.is_name("mid") or token.is_sign(":", "|"))
+    if cuts and (len(heads[0]) == 1 or any(token.is_name("in") for token in heads[0])):
+        condition = inside[len(heads[0]) + 1 :]
+        built = answer(condition)
+        return built if isinstance(built, Reals) else _no("a set whose condition is no interval")
+    parts, _ = split(inside, is_comma)
+    if len(parts) > MAX_ITEMS:
+        raise Unreadable("too many items")
+    items = tuple(relations.relation(part, side) for part in parts)
+    if len(items) == 1 and isinstance(items[0], Items) and items[0].brackets == "":
+        return Items("{}", items[0].items)
+    return Items("{}", items)
+
+
+def _no(why: str) -> Form:
+    raise Unreadable(why)
+
+
+def _matrix(tokens: Sequence[Token]) -> Form:
+    """The rows between ``\\begin{pmatrix}`` and its end; ``cases`` are several relations."""
+    name = tokens[0].text
+    if name != tokens[-1].text or name not in _MATRICES | {"cases"}:
+        raise Unreadable(f"the environment {name}")
+    rows, _ = split(tokens[1:-1], lambda token: token.kind == "row")
+    rows = [row for row in rows if row]
+    if name == "cases":
+        parts = [row[:-1] if row[-1].is_sign(",") else row for row in rows]
+        return relations.several([relations.relation(part, side) for part in parts], "and")
+    cells = [split(row, lambda token: token.is_sign("&"))[0] for row in rows]
+    if not cells or sum(map(len, cells)) > MAX_ITEMS or len(set(map(len, cells))) != 1:
+        raise Unreadable("a matrix with rows of different lengths, or too large")
+    return Matrix(tuple(tuple(side(cell) for cell in row) for row in cells))
+
+
+def _mixed_interval(tokens: Sequence[Token]) -> Form | None:
+    """``(0, 1]`` and ``[0, 1)``: brackets that do not match."""
+    if len(tokens) < 5 or not tokens[0].is_sign("(", "[") or not tokens[-1].is_sign(")", "]"):
+        return None
+    return None
+
+
+def _french_interval(tokens: Sequence[Token]) -> Form | None:
+    """``]0, 1[``: a bracket that turns its back is an open end."""
+    if len(tokens) < 5 or not (tokens[0].is_sign("]") or tokens[-1].is_sign("[")):
+        return None
+    if not tokens[0].is_sign("[", "]") or not tokens[-1].is_sign("[", "]"):
+        return None
+    parts, _ = split(tokens[1:-1], is_comma)
+    brackets = ("(" if tokens[0].text == "]" else "[") + (")" if tokens[-1].text == "[" else "]")
+    ends = Items(brackets, tuple(side(part) for part in parts))
+    return relations.as_reals(ends)
+
+
+def _ratio(tokens: Sequence[Token]) -> Form | None:
+    parts, cuts = split(tokens, lambda token: token.is_sign(":"))
+    return Ratio(tuple(expression_of(part) for part in parts)) if cuts else None

@@ -1,0 +1,34 @@
+"""The command line that starts a sandboxed interpreter, by tier."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from trimtab.rewards.sandbox.duty import BOOT, DEVICES
+from trimtab.rewards.sandbox.interpreter import FLAGS
+from trimtab.rewards.sandbox.place import Place
+from trimtab.rewards.sandbox.report import Tier
+
+TITLE = "trimtab-sandbox"
+"""Last word of every sandboxed command line, so that ``ps`` shows what these processes are."""
+
+
+def command(place: Place, *, duty: int, uid: int | None, seccomp: int | None) -> list[str]:
+    """``duty`` and ``seccomp`` are file descriptors; ``uid`` is the user the program will run under."""
+    python = [place.interpreter.executable, *FLAGS, "-c", BOOT, str(duty), TITLE]
+    if place.tier is not Tier.BUBBLEWRAP:
+        return python
+    user = ["--unshare-user"] if uid is None else ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return [
+        shutil.which("bwrap") or "bwrap",
+        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+        *user,
+        *("--die-with-parent", "--new-session", "--hostname", "sandbox"),
+        *[word for path in place.interpreter.readable for word in ("--ro-bind", path, path)],
+        *[word for path, _ in DEVICES if os.path.exists(path) for word in ("--dev-bind", path, path)],
+        *("--perms", "1777", "--size", str(place.limits.folder_bytes), "--tmpfs", "/tmp"),
+        *("--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(seccomp), "--"),
+        *python,
+    ]

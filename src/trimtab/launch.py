@@ -215,9 +215,10 @@ def _opening(
     checkpoint: Checkpoint | None,
 ) -> list[str]:
     """What a run says before it spends anything."""
-    parameters = sum(p.numel() for p in engine.model.module.parameters())
+    model = engine.model
+    millions = sum(p.numel() for p in model.module.parameters()) / 1e6
     lines = [
-        f"model: {run.model.path}, {parameters / 1e6:.2f} M parameters, {engine.model.dtype}, {engine.model.device}",
+        f"model: {run.model.path}, {millions:.2f} M parameters, {model.dtype}, {model.device}",
         f"sampler: {engine.describe(run.sampling.sampler())}",
         *trainer.describe().splitlines(),
         *opening_lines(run),

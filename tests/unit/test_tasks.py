@@ -9,7 +9,7 @@ import random
 import pytest
 
 from trimtab.data.prompts import DataConfig, load_prompts
-from trimtab.data.tasks import TASKS
+from trimtab.data.tasks import TASKS, letters
 from trimtab.data.tasks.sums import LONGEST_RAMBLE, Habits, demonstrate, terms_of
 from trimtab.data.tasks.task import Demonstration, Question, Task, split_of
 from trimtab.errors import DataError, SettingError
@@ -143,3 +143,24 @@ def test_an_endless_demonstration_is_cut_without_an_end():
     assert not shown.ended
     assert len(shown.response) == LONGEST_RAMBLE
     assert shown.response.startswith("3-8=-5\n-5+2=-3\n#-3\n")
+
+
+# ------------------------------------------------------------------------------------------- letters
+
+
+def test_letters_are_sorted():
+    for row in TASKS["letters"].rows("train", 200, seed=0):
+        assert "".join(sorted(row["prompt"].removeprefix("sort ").strip())) == row["answer"]
+
+
+def test_a_perfect_demonstrator_takes_the_first_letter_left_each_time():
+    perfect = letters.Habits(overlooks=0, drops=0, says_again=0, no_marker=0, no_end=0)
+    shown = letters.demonstrate(Question("sort dbca\n", "abcd"), random.Random(0), perfect)
+    assert shown == Demonstration("sort dbca\n", "a dbc\nab dc\nabc d\n#abcd", ended=True)
+
+
+def test_letters_are_demonstrated_right_less_than_half_the_time():
+    task = TASKS["letters"]
+    shown = list(task.demonstrations(4000, seed=0))
+    answers = ["".join(sorted(s.prompt.removeprefix("sort ").strip())) for s in shown]
+    assert 0.30 < sum(map(right, shown, answers)) / len(shown) < 0.48

@@ -40,10 +40,12 @@ class EvaluationConfig:
             raise SettingError(f"evaluation.ks must hold 1 and no smaller number, got {list(self.ks)}")
         if max(self.ks) > self.samples:
             raise SettingError(
-                f"evaluation.ks asks for pass@{max(self.ks)} but evaluation.samples is {self.samples}: pass@k is "
-                f"unbiased only for k <= samples; set evaluation.samples = {max(self.ks)} or leave this k out"
+                f"evaluation.ks asks for pass@{max(self.ks)} but evaluation.samples is {self.samples}: "
+                "pass@k is unbiased only for k <= samples; "
+                f"set evaluation.samples = {max(self.ks)} or leave this k out"
             )
         if not 0.0 < self.temperature < float("inf"):
             raise SettingError(
-                f"evaluation.temperature must be > 0, got {self.temperature}; set 0.01 for nearly greedy answers"
+                f"evaluation.temperature must be > 0, got {self.temperature}; "
+                "set 0.01 for nearly greedy answers"
             )

@@ -1,4 +1,4 @@
-"""Self-checks of a process's first steps: do sampler and trainer speak of the same policy, and does it move?"""
+"""Self-checks of a process's first steps: do sampler and trainer speak of the same policy?"""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations

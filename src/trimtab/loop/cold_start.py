@@ -86,6 +86,7 @@ class ColdStart:
         for name in ("updates", "batch", "samples", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} of a cold start must be >= 1, got {getattr(self, name)}")
+        self.trainer()
 
     def trainer(self) -> TrainerConfig:
         """The same optimizer that reinforcement learning uses."""

@@ -140,7 +140,6 @@ async def evaluate_policy(run: Run, machines: Machines, state: LoopState, label:
         sampling=run.evaluation_sampler(),
         seed=run.run.seed,
     )
-    state.evaluation_seconds += time.perf_counter() - started
     summary = evaluation.summary(run.evaluation.ks)
     save_evaluation(machines.record.folder, label, evaluation.to_json())
     if "start" in state.evaluations:
@@ -155,6 +154,7 @@ async def evaluate_policy(run: Run, machines: Machines, state: LoopState, label:
     machines.record.event(Event.EVALUATED, state.counters.step, label=label, **summary)
     machines.view.evaluation(label, summary)
     state.evaluations[label] = summary
+    state.evaluation_seconds += time.perf_counter() - started
     return evaluation
 
 
@@ -228,7 +228,7 @@ def _fates(found: Collected) -> str:
 
 
 def _refuse_emptiness(found: Collected, algorithm: Algorithm, machines: Machines, state: LoopState) -> None:
-    """A step without a group to train on is a normal outcome; several in a row end the run with the reasons."""
+    """Several steps in a row without a group to train on end the run with the reasons."""
     bound = algorithm.selection.max_empty_steps if algorithm.selection else MAX_EMPTY_STEPS
     if state.counters.empty_steps >= bound:
         raise RunError(

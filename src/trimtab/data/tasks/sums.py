@@ -1,15 +1,15 @@
 """Signed sums of several terms, worked out line by line with a running total.
 
-    7-12+9-15=?
-    7-12=-5
-    -5+9=4
-    4-15=-11
-    #-11
+    7-9+4-8=?
+    7-9=-2
+    -2+4=2
+    2-8=-6
+    #-6
 
-The demonstrator is mediocre on purpose. At most lines it slips now and then; where the running
-total crosses zero it drops the sign more often than it keeps it, so that even the most likely
-answer of a model that imitates it is often wrong there. It also rambles: it says lines again, has
-second thoughts, checks everything once more, forgets the marker, or never stops.
+The demonstrator is mediocre on purpose. Where the running total crosses zero it loses the sign more often
+than it keeps it, so that even the likeliest answer of a model that imitates it is wrong there. It loses
+carries, and now and then it simply slips. It also rambles: it says totals again, has second thoughts,
+works everything out once more, forgets the marker, or never stops.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import partial
 
 from trimtab.data.tasks.task import Demonstration, Question, Task
 
@@ -46,7 +45,7 @@ class Habits:
 
 
 def ask(rng: random.Random) -> Question:
-    """A sum such as ``7-12+9-15=?``; no term is zero."""
+    """A sum such as ``7-9+4-8=?``; no term is zero."""
     terms = [rng.choice((-1, 1)) * rng.randint(1, LARGEST) for _ in range(rng.randint(FEWEST, MOST))]
     text = str(terms[0]) + "".join(f"{term:+d}" for term in terms[1:])
     return Question(f"{text}=?\n", str(sum(terms)))
@@ -112,5 +111,5 @@ SUMS = Task(
     summary="signed sums of 3 to 6 terms up to 9, with a running total line by line",
     marker=MARKER,
     ask=ask,
-    demonstrate=partial(demonstrate),
+    demonstrate=demonstrate,
 )

@@ -24,8 +24,8 @@ _SIZE = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|left|right|middle|[bB]igg?[lrm]?|bf|it|rm|"
     r"strut|hfill|mathstrut|nonumber|notag)(?![A-Za-z])"
 )
-_SPACE = re.compile(r"\\[,;:> ]|\\(?:quad|qquad|enspace|thinspace|medspace|thickspace)(?![A-Za-z])|~")
-_NOTHING = re.compile(r"\\!|\\allowbreak(?![A-Za-z])|\\left\s*\.|\\right\s*\.")
+_SPACE = re.compile(r"\\[,;:> ]|\\q?quad|\\(?:enspace|thinspace|medspace|thickspace)(?![A-Za-z])|~")
+_NOTHING = re.compile(r"(?<=,)\\!\s*|\\!|\\allowbreak(?![A-Za-z])|\\left\s*\.|\\right\s*\.")
 _RAISED = re.compile(f"[{''.join(RAISED)}]+")
 _LOWERED = re.compile(f"[{''.join(LOWERED)}]+")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -101,12 +101,22 @@ def undressed(text: str) -> str:
             shorter = shorter[:-1]
         if shorter.endswith((".", ",", ";")) and not shorter.endswith(".."):
             shorter = shorter[:-1]
-        if shorter.startswith("{") and "," not in shorter and closing(shorter, 1) == len(shorter) - 1:
+        if shorter.startswith("{") and closing(shorter, 1) == len(shorter) - 1 and not _lists(shorter[1:-1]):
             shorter = shorter[1:-1]
         shorter = _unstarred(shorter.strip())
         if shorter == text:
             return text
         text = shorter
+
+
+def _lists(text: str) -> bool:
+    """There is a comma outside all brackets: ``{1, 2}`` is a set."""
+    depth = 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and depth == 0:
+            return True
+    return False
 
 
 def _unstarred(text: str) -> str:

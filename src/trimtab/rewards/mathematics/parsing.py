@@ -345,4 +345,5 @@ def degree_at(tokens: Sequence[Token], at: int) -> Sequence[Token]:
 def _solidus(tokens: Sequence[Token], at: int) -> bool:
     """number / number stands here."""
     three = tokens[at : at + 3]
-    return len(three) == 3 and three[1].is_sign("/") and three[2].kind == "number"
+    kinds = [token.kind for token in three]
+    return kinds == ["number", "sign", "number"] and three[1].is_sign("/")

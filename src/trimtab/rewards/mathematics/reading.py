@@ -70,8 +70,14 @@ def answer(tokens: Sequence[Token]) -> Form:
     parts, joints = split(tokens, is_joint)
     if len(parts) == 1:
         return relations.relation(parts[0], side)
+    if len({joint.text for joint in joints if is_comma(joint)}) == 2:
+        groups, _ = split(tokens, lambda token: token.is_sign(";"))
+        return relations.groups([answer(group) for group in groups])
     kept = [part for part in parts if part]
-    doubled = sum(a.is_sign(",") and b.kind == "join" for a, b in zip(joints, joints[1:], strict=False))
+    doubled = sum(
+        not part and a.is_sign(",") and b.kind == "join"
+        for part, a, b in zip(parts[1:], joints, joints[1:], strict=False)
+    )
     if len(kept) != len(parts) - doubled or len(kept) > MAX_ITEMS:
         raise Unreadable("nothing between two commas, or too many of them")
     joined = "and" if any(joint.text == "and" for joint in joints) else "or" if joints[-1].kind == "join" else ","
@@ -97,7 +103,7 @@ def side(tokens: Sequence[Token]) -> Form:
         return _matrix(tokens)
     if is_enclosed(tokens) and (inside := _enclosed(tokens)) is not None:
         return inside
-    return _mixed_interval(tokens) or _ratio(tokens) or quantity(tokens)
+    return _ratio(tokens) or quantity(tokens)
 
 
 def quantity(tokens: Sequence[Token]) -> Form:
@@ -186,13 +192,6 @@ def _matrix(tokens: Sequence[Token]) -> Form:
     if not cells or sum(map(len, cells)) > MAX_ITEMS or len(set(map(len, cells))) != 1:
         raise Unreadable("a matrix with rows of different lengths, or too large")
     return Matrix(tuple(tuple(side(cell) for cell in row) for row in cells))
-
-
-def _mixed_interval(tokens: Sequence[Token]) -> Form | None:
-    """``(0, 1]`` and ``[0, 1)``: brackets that do not match."""
-    if len(tokens) < 5 or not tokens[0].is_sign("(", "[") or not tokens[-1].is_sign(")", "]"):
-        return None
-    return None
 
 
 def _french_interval(tokens: Sequence[Token]) -> Form | None:

@@ -28,6 +28,7 @@ _NAMES = frozenset(
     "lfloor rfloor lceil rceil mid sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln "
     "log lg over reals angle triangle".split()
 )
+_PAIRED = {"**": ("sign", "^"), "<=": ("name", "le"), ">=": ("name", "ge"), "==": ("sign", "="), "!=": ("name", "ne")}
 _SIGNS = frozenset("+-*/^_!|=<>()[]{},;:&%$€£¥'")
 
 
@@ -51,18 +52,19 @@ class Token:
         return self.kind == "name" and self.text in names
 
 
-def tokens_of(spelling: str, letters_as_units: bool = False) -> list[Token]:
+def tokens_of(spelling: str, letters_as_units: bool = False, commas_separate: bool = False) -> list[Token]:
     """All tokens. Raises Unreadable for signs and commands that are none of ours, and for too many."""
-    return _Scanner(spelling, letters_as_units).all()
+    return _Scanner(spelling, letters_as_units, commas_separate).all()
 
 
 class _Scanner:
-    def __init__(self, text: str, letters_as_units: bool) -> None:
+    def __init__(self, text: str, letters_as_units: bool, commas_separate: bool) -> None:
         self.text = text
         self.at = 0
         self.depth = 0
         self.textual = False
         self.letters_as_units = letters_as_units
+        self.commas_separate = commas_separate
         self.found: list[Token] = []
 
     def all(self) -> list[Token]:
@@ -99,8 +101,11 @@ class _Scanner:
         elif sign in _SIGNS:
             self.at += 1
             self.depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(sign, 0)
-            if sign == "*" and self.text.startswith("*", self.at):
-                self.at, sign = self.at + 1, "^"
+            pair = sign + self.text[self.at : self.at + 1]
+            if pair in _PAIRED and not (pair == "!=" and self.found and self.found[-1].kind == "number"):
+                self.at += 1
+                self._add(*_PAIRED[pair])
+                return
             if sign == "'" and self.found and self.found[-1].kind == "letter":
                 self.found[-1] = replace(self.found[-1], text=self.found[-1].text + "'")
             else:
@@ -110,7 +115,8 @@ class _Scanner:
 
     def _number(self) -> None:
         grouped = _GROUPED.match(self.text, self.at)
-        if grouped and (self.depth == 0 or re.search(r"[, ]0", grouped[0])):
+        joined = grouped and not ("," in grouped[0] and self.commas_separate)
+        if grouped and joined and (self.depth == 0 or re.search(r"[, ]0", grouped[0])):
             rest = re.compile(r"\.\d+").match(self.text, grouped.end())
             self.at = rest.end() if rest else grouped.end()
             self._add("number", grouped[0].replace(",", "").replace(" ", "") + (rest[0] if rest else ""))
@@ -136,10 +142,10 @@ class _Scanner:
         elif low in CONSTANT_WORDS:
             self._constant(CONSTANT_WORDS[low])
         elif len(run) == 1:
-            unit = self.letters_as_units and after_value and run in LETTER_UNITS
+            unit = (self.letters_as_units or self.textual) and after_value and run in LETTER_UNITS
             self._add("word" if unit else "letter", run)
             self._subscript()
-        elif self.textual or len(run) > 3 or low in NEVER_A_UNIT or (low in UNIT_WORDS and after_value):
+        elif self.textual or len(run) > 3 or (low in NEVER_A_UNIT and not run.isupper()) or (low in UNIT_WORDS and after_value):
             self._add("word", run)
         else:
             for letter in run:

@@ -44,7 +44,7 @@ _OTHERS = {
     **dict.fromkeys(("€", "euro"), "euro"),
     **dict.fromkeys(("£",), "sterling"),
     **dict.fromkeys(("¥", "yen"), "yen"),
-    **dict.fromkeys(("%", "percent"), "percent"),
+    **dict.fromkeys(("%", "percent", "pct", "percentage"), "percent"),
 }
 NO_UNIT = frozenset({"unit", "radian", "rad"})
 """Said of a bare number: it stays one."""
@@ -93,7 +93,7 @@ LETTER_UNITS = frozenset({"m", "g", "s", "h", "L", "l"})
 """Single letters that are units where the other side has one, else variables."""
 UNIT_WORDS = frozenset(
     name for name in TABLE if len(name) > 1 and name not in ("in", "percent", "mi", "rad", "deg")
-) | {"hrs", "mins", "secs", "yds", "kgs", "percent"}
+) | {"hrs", "mins", "secs", "yds", "kgs", "percent", "per", "sq", "pct"}
 """Units that are known without ``\\text`` where they follow a number: ``5cm`` is no product."""
 
 _PLURAL = {"hrs": "h", "mins": "min", "secs": "s", "yds": "yd", "kgs": "kg", "feet": "ft", "people": "person"}

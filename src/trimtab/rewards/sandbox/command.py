@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 from trimtab.rewards.sandbox.duty import BOOT, DEVICES
 from trimtab.rewards.sandbox.interpreter import FLAGS
@@ -26,9 +27,16 @@ def command(place: Place, *, duty: int, uid: int | None, seccomp: int | None) ->
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
         *user,
         *("--die-with-parent", "--new-session", "--hostname", "sandbox"),
+        *_folders(place.interpreter.readable),
         *[word for path in place.interpreter.readable for word in ("--ro-bind", path, path)],
         *[word for path, _ in DEVICES if os.path.exists(path) for word in ("--dev-bind", path, path)],
         *("--perms", "1777", "--size", str(place.limits.folder_bytes), "--tmpfs", "/tmp"),
         *("--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(seccomp), "--"),
         *python,
     ]
+
+
+def _folders(places: tuple[str, ...]) -> list[str]:
+    """The folders above these places: empty ones that anybody may enter, whatever they are outside."""
+    above = {parent for place in places for parent in Path(place).parents if parent != Path("/")}
+    return [word for folder in sorted(above) for word in ("--perms", "0755", "--dir", str(folder))]

@@ -27,7 +27,9 @@ def start(duty: dict[str, Any]) -> None:
         os.write(status, f"fault {type(fault).__name__}: {fault}\n".encode())
         os._exit(70)
     os.write(status, b"ready\n")
-    if not duty["reports"]:
+    if duty["reports"]:
+        duty["arguments"]["status"] = status
+    else:
         os.close(status)
     module, function = duty["entry"]
     getattr(sys.modules[module], function)(duty["arguments"])

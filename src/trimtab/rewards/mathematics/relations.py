@@ -1,0 +1,294 @@
+"""Relations: names for a value, equations, inequalities, chains, and what a list of them means."""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from trimtab.rewards.mathematics import reals
+from trimtab.rewards.mathematics.equality import Equality
+from trimtab.rewards.mathematics.evaluation import Budget
+from trimtab.rewards.mathematics.expressions import (
+    INFINITY,
+    Expression,
+    Letter,
+    Sum,
+    letters,
+    negative,
+)
+from trimtab.rewards.mathematics.forms import (
+    Equation,
+    Form,
+    Inequality,
+    Items,
+    Named,
+    Piece,
+    Reals,
+    Value,
+    Words,
+)
+from trimtab.rewards.mathematics.splitting import split
+from trimtab.rewards.mathematics.tokens import Token, Unreadable
+from trimtab.rewards.mathematics.words import NEVER_A_UNIT
+
+READING_WORK = 2_000.0
+"""Work that reading may do, where it has to know which of two ends is the smaller."""
+COARSE = 0.02
+"""``5\\sqrt2 \\approx 7.07``: the rounded value must be right to this share, then it is dropped."""
+MAX_NAME_WORDS = 4
+
+Side = Callable[[Sequence[Token]], Form]
+
+_SIGN = {"=": "=", "<": "<", ">": ">", "le": "<=", "ge": ">=", "ne": "!=", "approx": "~", "in": "in"}
+_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def relation(tokens: Sequence[Token], side: Side) -> Form:
+    """``a``, ``a = b``, ``a = b = c``, ``a < x <= b``, ``x != a``, ``x \\in S``. Raises Unreadable."""
+    parts, cuts = split(tokens, lambda token: _sign(token) is not None)
+    signs = [_SIGN[cut.text] for cut in cuts]
+    if not signs:
+        return side(parts[0])
+    if signs == ["in"]:
+        if name_of(parts[0]) is None:
+            raise Unreadable("what is in the set has no name")
+        return side(parts[1])
+    while "~" in signs:
+        at = signs.index("~")
+        parts, signs = _without_rounded(parts, signs, at, side)
+    if not signs:
+        return side(parts[0])
+    if all(sign == "=" for sign in signs):
+        return _equal(parts, side)
+    return _unequal([_named_or_value(part, side) for part in parts], signs)
+
+
+def _named_or_value(tokens: Sequence[Token], side: Side) -> Expression:
+    name = name_of(tokens)
+    return _expression(side(tokens)) if name is None else Letter(name)
+
+
+def _sign(token: Token) -> str | None:
+    return _SIGN.get(token.text) if token.kind in ("sign", "name") else None
+
+
+def _without_rounded(
+    parts: list[Sequence[Token]], signs: list[str], at: int, side: Side
+) -> tuple[list[Sequence[Token]], list[str]]:
+    """Without the rounded value behind ``~``; before a name's only value ``~`` is ``=``."""
+    if at == 0 and name_of(parts[0]) is not None:
+        return parts, ["=", *signs[1:]]
+    work = Equality(Budget(READING_WORK))
+    exact, rounded = (side(parts[k]) for k in (at, at + 1))
+    if not isinstance(exact, Value) or not isinstance(rounded, Value):
+        raise Unreadable("a rounded value of what is no number")
+    sizes = (work.size_of(exact.expression), work.size_of(rounded.expression))
+    if sizes[0] is None or sizes[1] is None or abs(sizes[0] - sizes[1]) > COARSE * abs(sizes[0]):
+        raise Unreadable("a rounded value that is not near the exact one")
+    return parts[: at + 1] + parts[at + 2 :], signs[:at] + signs[at + 1 :]
+
+
+def _equal(parts: Sequence[Sequence[Token]], side: Side) -> Form:
+    """A chain of ``=``: a name and its value, a true statement about numbers, or an equation."""
+    name, values = name_of(parts[0]), parts[1:]
+    if name is None and len(parts) == 2 and (turned := name_of(parts[1])) is not None:
+        name, values = turned, parts[:1]
+    if name is None:
+        forms = [side(part) for part in parts]
+        if len(forms) == 2 and (letters(_expression(forms[0])) or letters(_expression(forms[1]))):
+            return Equation(difference(_expression(forms[0]), _expression(forms[1])))
+        return _last_of_true_chain(forms)
+    return Named(name, _last_of_true_chain([side(part) for part in values]))
+
+
+def _last_of_true_chain(forms: Sequence[Form]) -> Form:
+    """The last of several forms that are all equal. Raises Unreadable for ``2 + 2 = 5``."""
+    work = Equality(Budget(READING_WORK))
+    for one, other in zip(forms, forms[1:], strict=False):
+        if not work.equal(_expression(one), _expression(other)):
+            raise Unreadable("an equation that does not hold, or is not known to")
+    return forms[-1]
+
+
+def _expression(form: Form) -> Expression:
+    if not isinstance(form, Value):
+        raise Unreadable("a relation between things that are no expressions")
+    return form.expression
+
+
+def difference(one: Expression, other: Expression) -> Expression:
+    return Sum((one, negative(other)))
+
+
+def name_of(tokens: Sequence[Token]) -> str | None:
+    """The name that these tokens are, else None.
+
+    ``x``, ``f(x)``, ``(x, y)``, ``AB``, ``|AB|``, ``\\angle ABC``, ``A:B``, ``\\frac{AB}{CD}``, ``Area``.
+    """
+    rest = [token for token in tokens if not token.is_sign("|", "{", "}")]
+    if rest and rest[0].is_name("angle", "triangle", "frac"):
+        if rest[0].text == "frac" and not (len(rest) > 4 and all(map(_is_capital, rest[1:]))):
+            return None
+        rest = rest[1:]
+    if not rest or len(rest) > 9:
+        return None
+    if all(token.kind == "word" for token in rest):
+        known = any(token.text.lower() in NEVER_A_UNIT for token in rest)
+        return None if known or len(rest) > MAX_NAME_WORDS else " ".join(token.text.lower() for token in rest)
+    name = "".join(token.text for token in rest)
+    if rest[0].is_sign("(") and rest[-1].is_sign(")") and len(rest) > 3 and _separated(rest[1:-1], ","):
+        return name
+    if _separated(rest, ":") or (len(rest) <= 4 and all(map(_is_capital, rest))):
+        return None if rest[0].text in ("e", "i") and len(rest) == 1 else name
+    if rest[0].kind != "letter" or not rest[1].is_sign("(") or not rest[-1].is_sign(")"):
+        return None
+    inside = rest[2:-1]
+    return name if _separated(inside, ",") or [token.kind for token in inside] == ["number"] else None
+
+
+def _is_capital(token: Token) -> bool:
+    return token.kind == "letter" and token.text.isupper()
+
+
+def _separated(tokens: Sequence[Token], sign: str) -> bool:
+    """Letters with this sign between them; one letter is enough."""
+    return bool(len(tokens) % 2) and all(
+        token.is_sign(sign) if at % 2 else token.kind == "letter" for at, token in enumerate(tokens)
+    )
+
+
+def _unequal(sides: list[Expression], signs: list[str]) -> Form:
+    """Inequalities: a set of reals where one letter stands alone, else an Inequality."""
+    if len(signs) == 1 and signs[0] == "!=":
+        return _not_equal(*sides)
+    if any(sign in ("!=", "=", "in") for sign in signs):
+        raise Unreadable("a chain of different relations")
+    pieces = [_ray(one, sign, other) for one, sign, other in zip(sides, signs, sides[1:], strict=False)]
+    rays = [piece for piece in pieces if piece is not None]
+    if len(rays) == len(pieces) and len({name for name, _ in rays}) == 1 and len(rays) <= 2:
+        if len(rays) == 1:
+            return Reals((rays[0][1],))
+        return _between(rays[0][1], rays[1][1])
+    found: list[Form] = []
+    for one, sign, other in zip(sides, signs, sides[1:], strict=False):
+        low, high = (one, other) if sign[0] == "<" else (other, one)
+        found.append(Inequality(difference(low, high), strict=len(sign) == 1))
+    return found[0] if len(found) == 1 else Items("", tuple(found))
+
+
+def _ray(one: Expression, sign: str, other: Expression) -> tuple[str, Piece] | None:
+    """``x < c`` or ``c < x`` as the letter and its half-line; None for anything else."""
+    if isinstance(other, Letter) and not letters(one):
+        one, sign, other = other, _TURNED[sign], one
+    if not isinstance(one, Letter) or letters(other):
+        return None
+    strict = len(sign) == 1
+    if sign[0] == "<":
+        return one.name, Piece(negative(INFINITY), other, True, strict)
+    return one.name, Piece(other, INFINITY, strict, True)
+
+
+def _between(one: Piece, other: Piece) -> Form:
+    """``a < x < b`` from its two half-lines."""
+    low, high = (one, other) if other.low == negative(INFINITY) else (other, one)
+    if low.high != INFINITY or high.low != negative(INFINITY):
+        raise Unreadable("two bounds on the same side")
+    return Reals((Piece(low.low, high.high, low.low_open, high.high_open),))
+
+
+def _not_equal(one: Expression, other: Expression) -> Form:
+    if isinstance(other, Letter) and not letters(one):
+        one, other = other, one
+    if not isinstance(one, Letter) or letters(other):
+        raise Unreadable("an inequality that is no set of numbers")
+    return Reals(
+        (Piece(negative(INFINITY), other, True, True), Piece(other, INFINITY, True, True)),
+    )
+
+
+def several(forms: Sequence[Form], joined: str) -> Form:
+    """What several answers mean together. ``joined``: ``,`` or ``and`` or ``or``."""
+    if len(forms) == 1:
+        return forms[0]
+    if all(isinstance(form, Reals) for form in forms):
+        sets = [form for form in forms if isinstance(form, Reals)]
+        if joined == "and" and (common := reals.intersection(sets, _work())) is not None and common.pieces:
+            return common
+        return Reals(tuple(piece for form in sets for piece in form.pieces)) if joined == "or" else Items("", tuple(sets))
+    named = [form for form in forms if isinstance(form, Named)]
+    if len(named) == len(forms) and len({form.name.partition("_")[0] for form in named}) == 1:
+        return Named(named[0].name.partition("_")[0], _list([form.form for form in named]))
+    if len(named) == 1 and isinstance(forms[0], Named) and joined != "and":  # x = 1, 2
+        return Named(named[0].name, _list([named[0].form, *forms[1:]]))
+    if any(isinstance(form, Words) for form in forms) and joined != "," and len(forms) > 8:
+        raise Unreadable("a sentence")
+    return _list(forms)
+
+
+def groups(forms: Sequence[Form]) -> Form:
+    """``p = 5, q = 2; p = 7, q = 2``: each group of names is one tuple, anything else goes on as a list."""
+    return _list([assigned(form) or form for form in forms])
+
+
+def assigned(form: Form) -> Items | None:
+    """``x = 1, y = 2`` as the tuple (1, 2) in the order of the names; None for anything else."""
+    if not isinstance(form, Items) or form.brackets or not form.items:
+        return None
+    named = [item for item in form.items if isinstance(item, Named)]
+    if len(named) != len(form.items) or len({item.name for item in named}) != len(named):
+        return None
+    return Items("()", tuple(item.form for item in sorted(named, key=lambda item: item.name)))
+
+
+def _list(forms: Sequence[Form]) -> Items:
+    """A bare list; a plus-minus inside it counts as its two values."""
+    flat: list[Form] = []
+    for form in forms:
+        flat += form.items if isinstance(form, Items) and form.brackets == "" else [form]
+    return Items("", tuple(flat))
+
+
+def combined(forms: Sequence[Form], cuts: Sequence[str]) -> Form:
+    """Unions, differences and intersections, from left to right."""
+    if all(isinstance(form, Items) and form.brackets == "{}" for form in forms) and set(cuts) == {"cup"}:
+        return Items("{}", tuple(item for form in forms if isinstance(form, Items) for item in form.items))
+    found = as_reals(forms[0])
+    for form, cut in zip(forms[1:], cuts, strict=True):
+        other = as_reals(form)
+        if found is None or other is None:
+            raise Unreadable("a union of what are no intervals")
+        if cut == "cup":
+            found = Reals(found.pieces + other.pieces)
+        elif cut == "cap":
+            found = reals.intersection([found, other], _work())
+        else:
+            found = reals.without(found, other, _work())
+    if found is None:
+        raise Unreadable("intervals whose ends cannot be put in order")
+    return found
+
+
+def as_reals(form: Form) -> Reals | None:
+    """The set of reals that a form can be read as; None for others."""
+    if isinstance(form, Reals):
+        return form
+    if not isinstance(form, Items):
+        return None
+    if form.brackets == "" and all(isinstance(item, Reals | Items) for item in form.items):
+        parts = [as_reals(item) for item in form.items]
+        if any(part is None for part in parts):
+            return None
+        return Reals(tuple(piece for part in parts if part is not None for piece in part.pieces))
+    values = [item.expression for item in form.items if isinstance(item, Value) and item.unit is None]
+    if len(values) != len(form.items):
+        return None
+    if form.brackets == "{}":
+        return Reals(tuple(Piece(value, value, False, False) for value in values))
+    if len(values) != 2 or form.brackets not in ("()", "[]", "(]", "[)"):
+        return None
+    piece = Piece(values[0], values[1], form.brackets[0] == "(", form.brackets[1] == ")")
+    return Reals((piece,))
+
+
+def _work() -> Equality:
+    return Equality(Budget(READING_WORK))

@@ -113,6 +113,7 @@ def test_case_17_where_every_answer_is_masked_the_update_is_skipped_and_counted(
             "advantage": "group",
             "ratio": "token",
             "surrogate": "clip",
+            "aggregate": "token-mean",
             "overlong_filter": True,
         },
         run={"steps": 2},

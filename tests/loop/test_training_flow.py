@@ -18,6 +18,7 @@ from trimtab.catalog import find
 from trimtab.errors import RunError
 from trimtab.record.events import Event
 from trimtab.record.reader import RunReader, State
+from trimtab.trainer import local
 from trimtab.trainer.local import LocalTrainer
 
 DAPO = {"name": "dapo", "overlong_buffer": 4}
@@ -56,9 +57,8 @@ def test_every_algorithm_runs_and_records_only_what_the_catalogue_knows(
     assert reader.status().state is State.FINISHED
     assert reader.history.value(0, "optimizer/updates") + reader.history.value(0, "optimizer/skipped") == 2
     said = "without a trust region" if name == "rloo" else "can act in the other 1"
-    assert f"2 updates a step{':' if name != 'rloo' else ''} " in "\n".join(view.lines)
     assert said in "\n".join(view.lines)
-    assert ("kl/reference_k3" in reader.history.keys) == (name in ("grpo", "ppo", "rloo"))
+    assert ("kl/reference_k3" in reader.history.keys) == (name in ("grpo", "ppo"))
     assert ("value/explained_variance" in reader.history.keys) == (name == "ppo")
     recompute_ratios(reader, sequence=name.startswith("gspo"))
 
@@ -163,14 +163,11 @@ def test_the_check_waits_for_a_step_that_can_be_checked(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A first step whose updates have no forward pass shows nothing, and must not pass for a check."""
-    from trimtab.trainer import local
-
     skipped = iter([True] * 2)  # both updates of step 0
     reason = local.nothing_to_train
     monkeypatch.setattr(
         local, "nothing_to_train", lambda batch: "told to skip" if next(skipped, False) else reason(batch)
     )
-    monkeypatch.setattr(local, "cut", cutting(local.cut, iter([True] * 2)))
     run = tiny_run(model, {"name": "grpo", "kl_coef": 0.0}, sampling={"temperature": 0.6})
     with pytest.raises(RunError, match="ratio is 1 before the first update"):
         train_silently(run, tmp_path / "run")
@@ -178,10 +175,6 @@ def test_the_check_waits_for_a_step_that_can_be_checked(
     assert len(reader.history) == 1, "step 0 passed unseen, step 1 was checked"
     assert reader.history.value(0, "optimizer/skipped") == 2
     assert "mismatch/logprob" not in reader.history.metrics(0), "nothing was compared, so nothing is shown"
-
-
-def cutting(cut: Any, skipped: Any) -> Any:
-    return lambda *args, **kwargs: [] if next(skipped, False) else cut(*args, **kwargs)
 
 
 # ------------------------------------------------------------------------------ small steps

@@ -34,7 +34,8 @@ class GroupRelative:
         which keeps hard and easy prompts (small std) from counting more.
     eps: >= 0, only with "std"; in units of reward.
     A uniform group, and a group of one answer, get exactly 0. For [1, 0, 0, 0]: 1.5 and -0.5.
-    Source: GRPO, arXiv 2402.03300, section 4.1.2; without std, Dr. GRPO, arXiv 2503.20783.
+    Source: GRPO, arXiv 2402.03300, section 4.1.2 (which says neither n - 1 nor eps); without std, Dr. GRPO,
+    arXiv 2503.20783, section 3.
     """
 
     scale: Literal["std", "none"] = "std"
@@ -70,7 +71,7 @@ class LeaveOneOut:
     scale: "none", or "std" to divide by the others' standard deviation + eps. Where the others are
         uniform, or only one, the scale is 1: their deviation of 0 is no unit to measure with.
     A uniform group, and a group of one answer, get exactly 0.
-    Source: RLOO, arXiv 2402.14740, section 3.
+    Source: RLOO, arXiv 2402.14740, section 2.3; dividing by std is not part of it.
     """
 
     scale: Literal["std", "none"] = "none"

@@ -1,24 +1,29 @@
 """DAPO: GRPO with four changes, each for one thing that goes wrong in long reasoning.
 
-    J = 1 / sum_i |y_i|  sum_i sum_t min(r_it A_i, clip(r_it, 1 - 0.2, 1 + 0.28) A_i)
-        subject to 0 < right answers < G,     A_i = (R_i - mean R) / std R,     R in {+1, -1} + R_length
+    J    = 1 / sum_i |y_i|  sum_i sum_t min(r_it A_i, clip(r_it, 1 - 0.2, 1 + 0.28) A_i)
+           subject to 0 < right answers < G
+    A_i  = (R_i - mean R) / std R,   R = +1 or -1, plus R_length
+    r_it = pi(y_it) / pi_old(y_it)
 
 1. Clip-higher: 1 + 0.28 above, 1 - 0.2 below. An unlikely token (0.01) may rise to 0.0128 instead of 0.012;
    the lower bound stays, since widening it would let tokens be pushed to 0. Against entropy collapse.
-2. Dynamic sampling: groups that are all right or all wrong have A = 0; others are drawn in their place.
+2. Dynamic sampling: groups that are all right or all wrong have A = 0; others are drawn in their place. The
+   rejected answers are still paid for: what is gained is gradient an update, not sampling.
 3. Token mean: every token of the update has the same weight, so long answers are neither excused for
    rambling nor denied the credit for good steps.
 4. Soft overlong punishment: 0 up to L_max - L_cache tokens, then linear to -1 at L_max, added to the reward.
 
-No KL and no reference model. Source: arXiv 2503.14476, eq. 8 to 13 (clip 0.2 / 0.28; L_max 20480, L_cache
-4096; 512 prompts, G = 16, mini-batches of 512 answers: 16 updates a step; learning rate 1e-6; temperature 1).
+No KL and no reference model. Source: arXiv 2503.14476, eq. 7 to 13 and section 4.1 (clip 0.2 / 0.28; L_max
+20480, L_cache 4096; 512 prompts, G = 16, mini-batches of 512 answers: 16 updates a step; learning rate 1e-6
+after 20 steps of warm-up).
 
-Eq. 8 reads as a mean within one prompt's group; the authors' code takes the mean over the whole
-update, which is the default here. ``aggregate = "prompt-mean"`` is the other reading. Overlong filtering
-(truncated answers lose their loss tokens) is a rung of the paper's ladder, not of its final form:
+Eq. 8 reads as a mean within one prompt's group; the authors' code takes the mean over a whole
+mini-batch, which is the default here. ``aggregate = "prompt-mean"`` is the other reading. Overlong filtering
+(truncated answers lose their loss tokens) is the first rung of the paper's ladder but none of its four parts:
 ``overlong_filter = true`` turns it on.
 
-Against its neighbour GRPO: the four changes, rewards of +1 / -1 instead of 1 / 0, no KL. With one
+Against its neighbour GRPO: the four changes, rewards of +1 / -1 instead of 1 / 0, no KL. The division by std
+makes the scale of the rewards matter only beside the length penalty, which is -1 at most. With one
 update a step the first change does nothing, because every ratio is 1.
 """
 # SPDX-License-Identifier: Apache-2.0

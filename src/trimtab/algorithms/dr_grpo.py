@@ -1,9 +1,12 @@
 """Dr. GRPO: GRPO without its two divisions, by the group's std and by the answer's length.
 
-    J   = 1/(N C) sum_i sum_t min(r_it A_i, clip(r_it, 1 - 0.2, 1 + 0.2) A_i),   C a constant length
-    A_i = R_i - mean R over the group
+    J    = 1/(N C) sum_i sum_t min(r_it A_i, clip(r_it, 1 - 0.2, 1 + 0.2) A_i)
+    A_i  = R_i - mean R over the group
+    r_it = pi(y_it) / pi_old(y_it),   N answers, C a constant length
 
-Source: arXiv 2503.20783, section 3 (no KL; C is the longest answer that can be sampled, 3000 there).
+Source: arXiv 2503.20783, section 3 (clip 0.2, no KL, 8 answers a prompt, learning rate 1e-6). The paper's
+formula has no C. Its listing divides by one, the longest answer that can be sampled (3000 in its runs):
+that scales the step and changes nothing else.
 
 Against its neighbour GRPO: dividing by |y_i| makes a long wrong answer cheaper per token than a short
 one, so wrong answers grow; dividing by std makes prompts that are nearly solved or nearly hopeless count

@@ -2,8 +2,9 @@
 
     J    = 1/G sum_i 1/|y_i| sum_t min(s_it A_it, clip(s_it, 1 - 3e-4, 1 + 4e-4) A_it)
     s_it = sg[s_i] * pi_t / sg[pi_t]          value s_i, gradient of token t's own log-probability
+    s_i  = exp(1/|y_i| sum_t (log pi_t - log pi_old,t)),   sg stops the gradient
 
-Source: arXiv 2507.18071, eq. 13 and 14.
+Source: arXiv 2507.18071, section 4.3, eq. 13 and 14 (no numbers of its own; the clip is GSPO's).
 
 Against its neighbour GSPO: with the same advantage for every token of an answer the gradients are equal
 (a test holds them together); only with per-token advantages (GAE, rewards for single steps) do they differ.

@@ -1,13 +1,16 @@
 """PPO: a trained critic judges every token, and a clip bounds how far one batch can move the policy.
 
     J      = 1 / sum_i |y_i|  sum_i sum_t min(r_it A_it, clip(r_it, 1 - 0.2, 1 + 0.2) A_it)
-    A_it   = GAE(gamma, lam) over the answer's tokens, from the critic's values V
-    L_V    = 1/2 max((V - R)^2, (V_old + clip(V - V_old, -0.2, 0.2) - R)^2),   R = A + V_old
+    r_it   = pi(y_it) / pi_old(y_it)
+    A_it   = delta_t + gamma lam A_i,t+1,   delta_t = reward_t + gamma V_old,t+1 - V_old,t          (GAE)
     reward = grade at the last token - 0.02 (log pi_old - log pi_ref) at every token
+    L_V    = 1/2 max((V - R)^2, (V_old + clip(V - V_old, -0.2, 0.2) - R)^2),   R = A + V_old
 
-Source: arXiv 1707.06347 (eq. 7: clip 0.2; GAE with lam 0.95; token mean). For language models:
-arXiv 2203.02155 (KL 0.02 in the reward, k1; gamma 1). Clipping the value loss and whitening the advantages
-are conventions of published code, not of the paper, and so is the coefficient 0.1; both can be turned off.
+Source: arXiv 1707.06347, eq. 7 (clip 0.2; gamma 0.99, lam 0.95; several epochs a batch). For language models:
+arXiv 2203.02155, eq. 2 (KL coefficient 0.02 in the reward; no discount, so gamma 1; clip 0.2; 8 mini-batches
+a step, one epoch). Clipping the value loss, its factor 1/2, whitening the advantages (after R is made) and
+the coefficient 0.1 are conventions of published code; the first paper's value loss is the plain square
+(eq. 9). ``value_clip = "none"`` and ``whiten = false`` turn clip and whitening off.
 
 Against its neighbour GRPO: PPO pays for a second network that learns what to expect at every token, so
 its advantages differ within an answer and one rollout a prompt is enough; GRPO compares whole answers

@@ -3,8 +3,11 @@
     A > 0    min(r A, clip(r, 1 - 0.2, 1 + 0.2) A)
     A < 0    0.5 * min(r A, clip(r, 1 - 0.05, 1 + 0.05) A)
 
+with r the token's ratio, A as in GRPO and the mean over all tokens, as in DAPO.
+
 Source: teaching material, where it is called DAPO. It is not the paper's DAPO: that has one minimum with
-0.2 below and 0.28 above for both signs, no damping, and one learning rate. Hence the name of its own.
+0.2 below and 0.28 above for both signs, and neither damping nor a learning rate by sign. Hence the name of
+its own. The numbers 0.2, 0.05 and 0.5 are the material's.
 
 The material prints ``max`` on the negative side. ``bound = "max"`` offers it as printed; what the text
 beside it wants ("gentle suppression") is ``bound = "min"``, the default. Slope of the value in r for A < 0:
@@ -13,7 +16,8 @@ beside it wants ("gentle suppression") is ``bound = "min"``, the default. Slope 
     bound = "min"   0                0.5 A            0.5 A
     bound = "max"   0.5 A            0.5 A            0
 
-With max a bad token is pushed down for ever, and one whose probability rose is not corrected; at ratio 1
+With max a bad token is pushed down for ever, and one whose probability rose past 1.05 is not corrected. A
+maximum belongs to the loss: max(-r A, -clip(r) A) is the minimum with its sign turned. At ratio 1
 the two agree, so a run with one update a step cannot show the difference.
 
 Against its neighbour DAPO's clip: because of the minimum only 1 + pos and 1 - neg ever act, so this is Clip

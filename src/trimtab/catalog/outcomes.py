@@ -114,7 +114,7 @@ def _groups(name: str, formula: str, meaning: str, healthy: str = "") -> MetricS
         meaning=meaning,
         read_with=others(f"groups/{name}", "groups/mixed", "groups/all_right", "groups/all_wrong"),
         healthy=healthy,
-        source="DAPO, arXiv 2503.14476, eq. 11",
+        source="DAPO, arXiv 2503.14476, eq. 11" if name in ("mixed", "all_right", "all_wrong") else "",
     )
 
 
@@ -149,7 +149,10 @@ GROUP = Section(
             formula="1 - groups/mixed",
             mask=GROUPS,
             reduction=JOINED,
-            meaning="Share of groups whose advantages are all 0: no signal, whatever the algorithm.",
+            meaning=(
+                "Share of groups without two different grades: a group baseline makes every advantage 0 "
+                "there, unless length shaping tells the answers apart."
+            ),
             read_with=("groups/all_right", "groups/all_wrong", "advantage/absolute"),
             healthy="below 0.7; expect p^G + (1 - p)^G for a pass rate p",
         ),

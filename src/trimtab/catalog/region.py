@@ -73,7 +73,7 @@ def _gate(sign: str, statistic: str, formula: str, meaning: str, reduction: str 
         mask=f"trained tokens with {symbol}, over all updates of the step",
         reduction=reduction,
         read_with=others(f"gate/{sign}{statistic}", "clip/removed", "ratio/token_p1", "ratio/token_p99"),
-        healthy="exactly 1 while ratio is 1; then it shows how much the trust region acts"
+        healthy="exactly 1 while ratio is 1 (sign_decoupled, A < 0: alpha); then how much the region acts"
         if not statistic
         else "",
     )
@@ -100,7 +100,8 @@ def _gates(sign: str) -> tuple[MetricSpec, ...]:
 GATES = Section(
     "Gate",
     "gate = (d surrogate / d logp) / (r A): 1 free, 0 cut. A hard clip's gate is 0 or 1; SAPO's is 4p(1 - p) "
-    "with p = sigmoid(tau (r - 1)). One metric for all algorithms.",
+    "with p = sigmoid(tau (r - 1)), in (0, 1], although its r * gate may exceed 1. One metric for all "
+    "algorithms.",
     (
         *_gates("positive"),
         *_gates("negative"),
@@ -128,7 +129,7 @@ def _clip(name: str, formula: str, meaning: str, mask: str = SIGNAL) -> MetricSp
         meaning,
         mask=mask,
         read_with=others(f"clip/{name}", "gate/mass", "ratio/token_p99", "kl/old_k3"),
-        healthy="token clips: below 0.05; GSPO's narrow bounds: 0.1 to 0.3 is normal; one update a step: 0",
+        healthy="token clips: below 0.05; GSPO: 0.1 to 0.3 is normal (its paper: 0.15); one update a step: 0",
     )
 
 

@@ -97,8 +97,9 @@ STEP = ("ratio/token_std", "clip/removed", "optimizer/learning_rate")
 KL = Section(
     "KL",
     (
-        "Always per token, from token log-probabilities, unclamped; a "
-        "value too large for a float is named, not hidden."
+        "Always per token, from token log-probabilities, unclamped; a value too large for a float is named, "
+        "not hidden. The tokens were drawn by the old policy: KL(old || new) is estimated as it stands, "
+        "KL(new || ref) exactly only while new is old."
     ),
     (
         _kl(
@@ -182,7 +183,7 @@ MISMATCH = Section(
             "k3",
             "nats a token",
             "mean (q - 1 - log q), q = trainer/sampler",
-            "KL of the trainer's policy from the sampler's.",
+            "KL(sampler || trainer), never negative.",
             "below 1e-3",
         ),
         _mismatch(

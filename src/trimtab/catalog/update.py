@@ -8,8 +8,8 @@ from trimtab.catalog.spec import MetricSpec, Section, others
 LOSS = Section(
     "Loss",
     (
-        "For the books. A policy loss near 0 is normal: at ratio 1 "
-        "the weighted advantages of a group add up to 0."
+        "For the books. A policy loss near 0 is normal: at ratio 1 the advantages of a group cancel, exactly "
+        "where every answer weighs the same. SAPO's and CISPO's need not be near 0; that is normal too."
     ),
     (
         MetricSpec(

@@ -1,12 +1,12 @@
 """Dynamic sampling: which groups a step trains on, decided on raw grades of whole groups.
 
-A group whose answers are all alike has the advantage 0 everywhere and teaches nothing. Selection
+A group whose answers are all alike has the advantage 0 everywhere: its policy gradient is 0. Selection
 drops it, says why, and bounds how many prompts a step may draw in its place. It sees grades only:
 a length penalty would make an all-wrong group look like one that can teach.
 
     P(no signal | pass rate p) = p^G + (1 - p)^G
 
-Source: DAPO, arXiv 2503.14476, eq. 11 and section 3.2 (keep 0 < right answers < G).
+Source: DAPO, arXiv 2503.14476, section 3.2, eq. 11 (keep 0 < right answers < G; no bound on the draws there).
 """
 # SPDX-License-Identifier: Apache-2.0
 

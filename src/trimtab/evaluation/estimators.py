@@ -61,7 +61,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def majority_at_k(
     answers: Sequence[str | None], right: Sequence[bool], k: int, rng: np.random.Generator
 ) -> float:
-    """Share of votes of k answers that a right answer wins; ties count by the share of tied answers right.
+    """How often a vote among k answers goes to a right one; a tie counts by the share of tied answers right.
 
     For k = n the vote is exact; below it is the mean over 64 seeded draws without replacement.
     An answer that could not be read (None) abstains.

@@ -31,7 +31,7 @@ from trimtab.types import Batch
 
 
 def token_mean(batch: Batch) -> Tensor:
-    """m_t / all trained tokens. Source: DAPO, arXiv 2503.14476, eq. 8, over the whole update."""
+    """m_t / all trained tokens. Source: DAPO, arXiv 2503.14476, eq. 8 and 12, over the whole update."""
     mask_T = batch.mask_T.to(torch.float64)
     return mask_T / mask_T.sum().clamp(min=1.0)
 
@@ -52,8 +52,8 @@ def seq_mean_token_sum(batch: Batch) -> Tensor:
 class SeqMeanTokenSumNorm:
     """m_t / (N horizon). ``horizon``: a constant number of tokens, usually the longest answer allowed.
 
-    Source: Dr. GRPO, arXiv 2503.20783, section 3 and its listing. The width of a padded batch is no
-    substitute: it changes from batch to batch.
+    Source: Dr. GRPO, arXiv 2503.20783, section 3: its listing divides by this constant, its formula does
+    not. The width of a padded batch is no substitute: it changes from batch to batch.
     """
 
     horizon: int

@@ -19,8 +19,8 @@ from trimtab.types import Batch, ModelOutput, Trace
 class ReferenceKL:
     """loss_t = k(log pi_t - log pi_ref,t), or r_t times that; 0 where masked.
 
-    estimator: what its value and its gradient are is told in ``ops/kl.py``. In short: k1 alone has the
-        right value and no gradient on average; k2 has the reverse-KL gradient; k3 the forward-KL one.
+    estimator: what its value and its gradient are is told in ``ops/kl.py``. In short: k1 has no gradient
+        on average; k2 has the reverse-KL gradient; k3 the forward-KL one, though its value is the reverse KL.
     importance_weighted: multiply by r = pi / pi_old, in the graph. Then k1 and k3 have the gradient of
         the reverse KL, also after the policy has moved away from pi_old. Needs ``old_logprobs_T`` too.
 
@@ -94,8 +94,9 @@ class EntropyTarget:
 
     target: nats, mean over trained tokens; > 0. change: per step of the loop. maximum: ceiling of c.
     The coefficient is the loop's state (it is in the checkpoint); this value only says how it moves.
-    Source: adaptive entropy control, arXiv 2505.22312, section 3.2.5 (target 0.2; numbers of its
-    released scripts). There the bonus is also switched off while entropy is above the target.
+    Source: adaptive entropy control, Skywork-OR1, arXiv 2505.22312, section 3.2.5 (target 0.2; change and
+    maximum are those of its released scripts). There the bonus is also switched off while entropy is above
+    the target.
     """
 
     target: float = 0.2

@@ -72,7 +72,7 @@ class DualClip:
 
     Clip leaves r * A unbounded below where A < 0 and r is large: one stale token can outweigh a
     batch. The cap stops its gradient beyond r = cap.
-    gate: that of Clip, and 0 for A < 0 and r > cap. cap > 1; common values are 3 and more.
+    gate: that of Clip, and 0 for A < 0 and r > cap. cap > 1; 3 is the usual value.
     Source: dual-clip PPO, arXiv 1912.09729.
     """
 
@@ -103,10 +103,10 @@ class SoftGate:
 
     gate: w = 4 p (1 - p) = sech^2(tau (r - 1) / 2), p = sigmoid(tau (r - 1)); 1 at r = 1, falling
     smoothly on both sides, never quite 0. The larger tau, the *sharper* the gate. w is in (0, 1], the
-    factor on A grad log pi is r * w, which can exceed 1 (1.575 at r = 2.06 for tau = 1).
+    factor on A grad log pi is r * w, which can exceed 1 (at most 1.575, at r = 2.06, for tau = 1).
     f(1) = 2 / tau, so the loss is not 0 on policy although the gradient is the plain one.
     tau_pos, tau_neg: > 0; tau_neg > tau_pos lets negative tokens decay faster.
-    Source: SAPO, arXiv 2511.20347.
+    Source: SAPO, arXiv 2511.20347, eq. 5 to 8.
     """
 
     tau_pos: float = 1.0
@@ -172,8 +172,8 @@ class SignDecoupledClip:
         A < 0    alpha * min(r A, clip(r, 1 - neg, 1 + neg) A)         bound = "min"
                  alpha * max(r A, clip(r, 1 - neg, 1 + neg) A)         bound = "max"
 
-    With "min" a bad token's probability is pushed down at most to 1 - neg, at alpha times the speed, and
-    is pushed back with full force if it rose. "max" is how this form is often printed; it does the
+    With "min" a bad token is pushed down until its ratio is 1 - neg, at alpha times the speed, and is pushed
+    back down, at the same alpha, if it rose. "max" is how teaching material prints this form; it does the
     opposite of what the text beside it says: below 1 - neg the push goes on without limit, and above
     1 + neg, where the token most needs correcting, there is none (see ``algorithms/sign_decoupled.py``).
     gate: A > 0 as Clip; A < 0: alpha where r >= 1 - neg ("min") or r <= 1 + neg ("max"), else 0.

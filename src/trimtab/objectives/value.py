@@ -22,7 +22,7 @@ class ClippedValueLoss:
     has moved towards R by ``clip``, the token stops pulling; one that moved away is pulled back.
     clip: > 0, in units of reward; None leaves (V - R)^2 / 2 alone.
     Trace: ``values_T`` now, ``value_clipped_T`` True where the clipped branch won (no gradient).
-    A convention of code bases, not of the PPO paper (there: the plain square).
+    A convention of code bases, not of the PPO paper (arXiv 1707.06347, eq. 9: the plain square, without 1/2).
     """
 
     clip: float | None = 0.2

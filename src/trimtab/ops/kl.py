@@ -2,11 +2,12 @@
 
 With d = log pi(token) - log pi_ref(token), token drawn from pi:
 
-    k1 = d                      unbiased, high variance, negative for half of the tokens
+    k1 = d                      unbiased, high variance, negative for many tokens
     k2 = d^2 / 2                biased, low variance, never negative
     k3 = exp(-d) - 1 + d        unbiased, low variance, never negative
 
-As a *number to report* or a *penalty in the reward*: k1 is exact on average, k3 is calmer.
+As a *number to report*, k1 and k3 are exact on average, and k3 is calmer while pi is near pi_ref. As a
+*penalty in the reward*, only k1 makes the policy gradient that of the reverse KL.
 As a *term of the loss* what counts is the gradient, expected over tokens drawn from pi:
 
     k1         0: differentiating d gives grad log pi, whose mean is 0. It regularises nothing.

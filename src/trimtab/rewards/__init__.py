@@ -8,6 +8,7 @@ recipe: ``graders = [{name = "answer", options = {marker = "####"}}]``.
 from typing import Any
 
 from trimtab.rewards.answer import AnswerMatch
+from trimtab.rewards.code import CodeTests
 from trimtab.rewards.format import FormatMatch
 
 GRADERS: dict[str, type[Any]] = {"answer": AnswerMatch, "format": FormatMatch}

@@ -19,9 +19,9 @@ class KLInReward:
     """kl_rewards_T = -coef * k(log pi_old - log pi_ref), float64, 0 where masked.
 
     pi_old is the policy that sampled, as the trainer computes it before the first update; the penalty
-    is a number, not a graph. k1 is exact on average, and maximising it through the policy gradient has
-    the gradient of the reverse KL. A single token's k1 can be negative, its reward then positive; k2 and
-    k3 never reward. GAE adds it to each token's reward, group baselines to the answer's sum.
+    is a number, not a graph. k1 is exact on average, and the policy gradient of this penalty is the gradient
+    of the reverse KL; with k2 or k3 it is not. A single token's k1 can be negative, its reward then positive;
+    k2 and k3 never reward. GAE adds it to each token's reward, group baselines to the answer's sum.
     coef: > 0. Needs ``old_logprobs_T`` and ``ref_logprobs_T``. Only k3 is bounded (see ``ops/kl.py``).
     Source: arXiv 2203.02155, eq. 2 (coefficient 0.02).
     """

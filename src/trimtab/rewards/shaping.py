@@ -31,7 +31,8 @@ class Breakpoint(NamedTuple):
 class RewardScale:
     """The reward of a right and of a wrong answer; partial ones lie between, on a line.
 
-    GRPO's rewards are 1 and 0, DAPO's +1 and -1.
+    DAPO's are +1 and -1 (arXiv 2503.14476, eq. 7). Under a division by the group's std the scale alone
+    changes nothing; it matters beside a length penalty.
     """
 
     right: float = 1.0

@@ -74,7 +74,9 @@ class Comparison:
             found = self.work.proportional(answer.difference, gold.difference)
             return None if found is None else found > 0 and answer.strict == gold.strict
         if isinstance(answer, Words) or isinstance(gold, Words):
-            return isinstance(answer, Words) and isinstance(gold, Words) and answer.text == gold.text
+            if not isinstance(answer, Words) or not isinstance(gold, Words):
+                return False
+            return answer.text.replace(" ", "") == gold.text.replace(" ", "")
         if isinstance(answer, Reals) or isinstance(gold, Reals):
             sets = (as_reals(answer), as_reals(gold))
             return sets[0] is not None and sets[1] is not None and reals.same(sets[0], sets[1], self.work)

@@ -36,6 +36,10 @@ BITS = 200
 NEEDED_PLACES = 3
 """At fewer common places nothing is decided."""
 
+ENOUGH_PLACES = 6
+"""After so many that agree the two are equal."""
+_KINDS = ("near", "far", "signed", "whole", "near", "signed", "whole", "far", "near", "near", "whole", "whole")
+
 Places = Mapping[str, Fraction]
 Pair = Callable[[Evaluator], tuple[Any, Any]]
 
@@ -62,6 +66,8 @@ class Equality:
                 if verdict is False:
                     return False
                 agreed += verdict is True
+                if agreed == ENOUGH_PLACES:
+                    break
             return True if agreed >= (NEEDED_PLACES if names else 1) else None
         except TooLarge:
             return self.folded(one) == self.folded(other)
@@ -186,13 +192,13 @@ def _crossed(one: Expression, other: Expression, first: Places, place: Places) -
 
 
 def _places(one: Expression, other: Expression) -> Iterator[Places]:
-    """Six places of fractions (two of them with negative numbers) and four of whole numbers."""
+    """Places of fractions (below 1, above 1, of both signs) and of whole numbers."""
     names = sorted(letters(one) | letters(other))
     random = Random(f"{one!r} {other!r}")
-    for kind in ("near", "far", "signed", "whole", "near", "far", "signed", "whole", "whole", "whole"):
+    for kind in _KINDS:
         place: dict[str, Fraction] = {}
         for name in names:
             low = random.randrange(31, 97)
-            top = {"near": (1, low), "far": (low + 1, 3 * low), "signed": (-2 * low, 2 * low), "whole": (2, 12)}[kind]
-            place[name] = Fraction(random.randrange(*top), 1 if kind == "whole" else low)
+            ends = {"near": (1, low), "far": (low + 1, 3 * low), "signed": (-2 * low, 2 * low), "whole": (2, 12)}
+            place[name] = Fraction(random.randrange(*ends[kind]), 1 if kind == "whole" else low)
         yield place

@@ -28,6 +28,7 @@ _SPACE = re.compile(r"\\[,;:> ]|\\q?quad|\\(?:enspace|thinspace|medspace|thicksp
 _NOTHING = re.compile(r"(?<=,)\\!\s*|\\!|\\allowbreak(?![A-Za-z])|\\left\s*\.|\\right\s*\.")
 _RAISED = re.compile(f"[{''.join(RAISED)}]+")
 _LOWERED = re.compile(f"[{''.join(LOWERED)}]+")
+_PRIME = re.compile(r"\^\s*\{\s*(?:\\prime\s*)+\}|\^?\s*\\prime(?![A-Za-z])")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
@@ -37,7 +38,7 @@ def normal(text: str) -> str:
     text = unicodedata.normalize("NFC", text).translate(SIGNS)
     text = _RAISED.sub(lambda found: f"^{{{''.join(RAISED[sign] for sign in found[0])}}}", text)
     text = _LOWERED.sub(lambda found: f"_{{{''.join(LOWERED[sign] for sign in found[0])}}}", text)
-    text = _with_rows(text)
+    text = _PRIME.sub(lambda found: "'" * found[0].count("prime"), _with_rows(text))
     for pattern, instead in (
         (_NOTHING, ""),
         (_PHANTOM, " "),
@@ -97,6 +98,7 @@ def undressed(text: str) -> str:
         shorter = text.strip(f" {ROW_ENDS}")
         if shorter.startswith("=") and not shorter.startswith("=="):
             shorter = shorter[1:]
+        shorter = shorter.removeprefix("\\approx ").removeprefix("\\approx")
         if shorter.endswith("\\"):
             shorter = shorter[:-1]
         if shorter.endswith((".", ",", ";")) and not shorter.endswith(".."):

@@ -28,20 +28,20 @@ from trimtab.rewards.mathematics.expressions import (
     number,
     quotient,
 )
-from trimtab.rewards.mathematics.tokens import Token, Unreadable, number_of
-
-MAX_NESTING = 50
-MAX_POSTFIX = 3
-"""Factorial signs and powers in a row after one value."""
-
-_FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log lg abs floor ceil cbrt".split()
+from trimtab.rewards.mathematics.marks import (
+    DEGREE,
+    FACTORS,
+    FUNCTIONS,
+    INVERSE,
+    MAX_NESTING,
+    MAX_POSTFIX,
+    PAIRS,
+    degree_at,
+    divide,
+    is_solidus,
 )
-_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
-_PAIRS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|"}
-_FACTORS = _FUNCTIONS | {"frac", "sqrt", "binom", "pi", "infty", "lfloor", "lceil"}
-_DEGREE = Product((Constant("pi"), Number(Fraction(1, 180))))
-
+from trimtab.rewards.mathematics.tokens import Token, Unreadable, number_of
+from trimtab.rewards.mathematics.words import NEVER_A_UNIT
 
 class Parser:
     """Reads one expression from ``tokens``, beginning at ``at``; ``at`` is then where it ended."""
@@ -97,7 +97,7 @@ class Parser:
                 factors.append(self._signed_power())
             elif token.is_sign("/"):
                 self.at += 1
-                _divide(factors, self._signed_power())
+                divide(factors, self._signed_power())
             elif self._begins_factor(token):
                 factors.append(self._power())
             else:
@@ -116,7 +116,7 @@ class Parser:
         value: Expression | None = None
         if token is not None and token.is_name("frac"):
             value = self._primary()
-        elif token is not None and token.spaced and _solidus(self.tokens, start):
+        elif token is not None and token.spaced and is_solidus(self.tokens, start):
             low = number_of(self.tokens[start + 2])
             value = Number(number_of(token) / low) if low else None
             self.at = start + 3
@@ -131,7 +131,13 @@ class Parser:
             return self.tokens[self.at - 1].kind != "number"
         if token.is_sign("|"):
             return not self.in_bars
-        return token.kind == "letter" or token.is_sign("(", "[", "{") or token.is_name(*_FACTORS)
+        if token.kind == "word":
+            return self._is_product(token)
+        return token.kind == "letter" or token.is_sign("(", "[", "{") or token.is_name(*FACTORS)
+
+    def _is_product(self, token: Token) -> bool:
+        """``\\mathrm{ab}`` inside a formula is a times b: a unit cannot stand there."""
+        return self.inside > 0 and token.textual and len(token.text) <= 3 and token.text not in NEVER_A_UNIT
 
     def _power(self) -> Expression:
         value = self._primary()
@@ -140,20 +146,14 @@ class Parser:
             if token is not None and token.is_sign("!"):
                 self.at += 1
                 value = Call("factorial", (value,))
-            elif token is not None and token.is_sign("^") and not self._degree_follows():
+            elif token is not None and token.is_sign("^") and not degree_at(self.tokens, self.at):
                 self.at += 1
                 value = Power(value, self._exponent())
-        if self.inside and self._degree_follows():  # at the end of an answer it is the answer's unit
-            self.at += len(self._degree())
-            value = Product((value, _DEGREE))
+        if self.inside:  # at the end of an answer a degree sign is its unit
+            degree = degree_at(self.tokens, self.at)
+            self.at += len(degree)
+            value = Product((value, DEGREE)) if degree else value
         return value
-
-    def _degree_follows(self) -> bool:
-        return bool(self._degree())
-
-    def _degree(self) -> Sequence[Token]:
-        """The tokens of ``^\\circ``, ``^{\\circ}`` or ``\\degree`` if it stands here."""
-        return degree_at(self.tokens, self.at)
 
     def _exponent(self) -> Expression:
         if self.next is not None and self.next.is_sign("-", "+"):
@@ -181,8 +181,8 @@ class Parser:
         value = self.whole()
         self.inside -= 1
         self.in_bars = bars
-        if self.next is None or not self.next.is_sign(_PAIRS[opening]):
-            raise Unreadable(f"{opening} without {_PAIRS[opening]}")
+        if self.next is None or not self.next.is_sign(PAIRS[opening]):
+            raise Unreadable(f"{opening} without {PAIRS[opening]}")
         self.at += 1
         return value
 
@@ -201,6 +201,9 @@ class Parser:
         if token.kind == "letter":
             self.at += 1
             return Constant(token.text) if token.text in ("e", "i") else Letter(token.text)
+        if token.kind == "word" and self._is_product(token):
+            self.at += 1
+            return Product(tuple(Letter(letter) for letter in token.text))
         if token.is_sign("(", "[", "{"):
             return self.group(token.text)
         if token.is_sign("|"):
@@ -245,7 +248,7 @@ class Parser:
                 raise Unreadable(f"\\{name} without its end")
             self.at += 1
             return Call("floor" if name == "lfloor" else "ceil", (value,))
-        if name in _FUNCTIONS:
+        if name in FUNCTIONS:
             return self._function(name)
         raise Unreadable(f"\\{name} where a value was expected")
 
@@ -290,8 +293,8 @@ class Parser:
                 base = self._argument()
             else:
                 raise Unreadable(f"a subscript of {name}")
-        if exponent == MINUS_ONE and name in _INVERSE:
-            name, exponent = _INVERSE[name], None
+        if exponent == MINUS_ONE and name in INVERSE:
+            name, exponent = INVERSE[name], None
         argument = self._function_argument()
         if name in ("log", "lg"):
             value: Expression = Call("log", (base, argument))
@@ -316,34 +319,3 @@ class Parser:
     def _continues_argument(self, token: Token) -> bool:
         plain = token.kind in ("number", "letter") or token.is_name("pi", "frac", "sqrt")
         return plain and self._begins_factor(token)
-
-
-def _divide(factors: list[Expression], divisor: Expression) -> None:
-    if isinstance(divisor, Number) and divisor.value:
-        last = factors[-1]
-        if isinstance(last, Number):
-            factors[-1] = Number(last.value / divisor.value)
-        else:
-            factors.append(Number(1 / divisor.value))
-    else:
-        factors.append(Power(divisor, MINUS_ONE))
-
-
-def degree_at(tokens: Sequence[Token], at: int) -> Sequence[Token]:
-    """The tokens of a degree sign at this place: ``^\\circ``, ``^{\\circ}``, ``\\degree``; empty when there is none."""
-    here = tokens[at : at + 4]
-    if here and here[0].is_name("degree", "circ"):
-        return here[:1]
-    if len(here) > 1 and here[0].is_sign("^"):
-        if here[1].is_name("circ", "degree"):
-            return here[:2]
-        if len(here) > 3 and here[1].is_sign("{") and here[2].is_name("circ", "degree") and here[3].is_sign("}"):
-            return here
-    return ()
-
-
-def _solidus(tokens: Sequence[Token], at: int) -> bool:
-    """number / number stands here."""
-    three = tokens[at : at + 3]
-    kinds = [token.kind for token in three]
-    return kinds == ["number", "sign", "number"] and three[1].is_sign("/")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from trimtab.rewards.mathematics.expressions import Expression, Number, Product
-from trimtab.rewards.mathematics.parsing import degree_at
+from trimtab.rewards.mathematics.marks import degree_at
 from trimtab.rewards.mathematics.tokens import Token, Unreadable, number_of
 from trimtab.rewards.mathematics.units import ONE, TABLE, Unit, unit_of
 from trimtab.rewards.mathematics.words import NEVER_A_UNIT, SCALES

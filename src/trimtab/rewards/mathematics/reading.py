@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from trimtab.rewards.mathematics import relations
 from trimtab.rewards.mathematics.expressions import (
     INFINITY,
+    MINUS_ONE,
     Expression,
     PlusMinus,
+    Product,
     every,
     negative,
     signed,
@@ -99,8 +101,8 @@ def side(tokens: Sequence[Token]) -> Form:
         return ALL_REALS
     if len(tokens) == 1 and tokens[0].is_name("emptyset"):
         return Items("{}", ())
-    if tokens[0].kind == "begin" and tokens[-1].kind == "end":
-        return _matrix(tokens)
+    if any(token.kind == "begin" for token in tokens):
+        return _scaled_matrix(tokens)
     if is_enclosed(tokens) and (inside := _enclosed(tokens)) is not None:
         return inside
     return _ratio(tokens) or quantity(tokens)
@@ -135,8 +137,6 @@ def _enclosed(tokens: Sequence[Token]) -> Form | None:
         return _set(inside)
     parts, cuts = split(inside, is_comma)
     if not cuts:
-        if inside and inside[0].kind == "begin" and inside[-1].kind == "end":
-            return _matrix(inside)
         return Items("[]", (answer(inside),)) if opening == "[" and _is_plain(inside) else None
     brackets = "()" if opening == "langle" else opening + closing
     if len(parts) > MAX_ITEMS:
@@ -192,6 +192,28 @@ def _matrix(tokens: Sequence[Token]) -> Form:
     if not cells or sum(map(len, cells)) > MAX_ITEMS or len(set(map(len, cells))) != 1:
         raise Unreadable("a matrix with rows of different lengths, or too large")
     return Matrix(tuple(tuple(side(cell) for cell in row) for row in cells))
+
+
+def _scaled_matrix(tokens: Sequence[Token]) -> Form:
+    """A matrix, perhaps in brackets, perhaps with a number before it."""
+    begin = next(at for at, token in enumerate(tokens) if token.kind == "begin")
+    before = begin - 1 if begin and tokens[begin - 1].is_sign("(", "[") else begin
+    after = tokens[before:]
+    matrix = _matrix(after[1:-1] if before < begin and is_enclosed(after) else after)
+    factor = tokens[: before - 1] if before and tokens[before - 1].is_sign("*") else tokens[:before]
+    if not factor:
+        return matrix
+    minus = len(factor) == 1 and factor[0].is_sign("-")
+    times = MINUS_ONE if minus else expression_of(factor)
+    if not isinstance(matrix, Matrix):
+        raise Unreadable("a number before what is no matrix")
+    return Matrix(tuple(tuple(_times(times, cell) for cell in row) for row in matrix.rows))
+
+
+def _times(factor: Expression, cell: Form) -> Form:
+    if not isinstance(cell, Value):
+        raise Unreadable("a number before a matrix of other things")
+    return Value(Product((factor, cell.expression)), cell.unit)
 
 
 def _french_interval(tokens: Sequence[Token]) -> Form | None:

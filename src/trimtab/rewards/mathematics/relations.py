@@ -60,6 +60,8 @@ def relation(tokens: Sequence[Token], side: Side) -> Form:
         return side(parts[0])
     if all(sign == "=" for sign in signs):
         return _equal(parts, side)
+    if signs == ["!="]:
+        return _not_equal(_named_or_value(parts[0], side), side(parts[1]))
     return _unequal([_named_or_value(part, side) for part in parts], signs)
 
 
@@ -136,11 +138,13 @@ def name_of(tokens: Sequence[Token]) -> str | None:
         known = any(token.text.lower() in NEVER_A_UNIT for token in rest)
         return None if known or len(rest) > MAX_NAME_WORDS else " ".join(token.text.lower() for token in rest)
     name = "".join(token.text for token in rest)
-    if rest[0].is_sign("(") and rest[-1].is_sign(")") and len(rest) > 3 and _separated(rest[1:-1], ","):
+    if len(rest) > 2 and rest[0].kind == "letter" and rest[1].is_sign("^"):  # B^{-1}, f^{-1}(x)
+        rest = [rest[0], *rest[4 if rest[2].is_sign("-") else 2 :]] if rest[2].is_sign("-") else []
+    if rest and rest[0].is_sign("(") and rest[-1].is_sign(")") and len(rest) > 3 and _separated(rest[1:-1], ","):
         return name
-    if _separated(rest, ":") or (len(rest) <= 4 and all(map(_is_capital, rest))):
+    if _separated(rest, ":") or (0 < len(rest) <= 4 and all(map(_is_capital, rest))):
         return None if rest[0].text in ("e", "i") and len(rest) == 1 else name
-    if rest[0].kind != "letter" or not rest[1].is_sign("(") or not rest[-1].is_sign(")"):
+    if not rest or rest[0].kind != "letter" or not rest[1].is_sign("(") or not rest[-1].is_sign(")"):
         return None
     inside = rest[2:-1]
     return name if _separated(inside, ",") or [token.kind for token in inside] == ["number"] else None
@@ -159,8 +163,6 @@ def _separated(tokens: Sequence[Token], sign: str) -> bool:
 
 def _unequal(sides: list[Expression], signs: list[str]) -> Form:
     """Inequalities: a set of reals where one letter stands alone, else an Inequality."""
-    if len(signs) == 1 and signs[0] == "!=":
-        return _not_equal(*sides)
     if any(sign in ("!=", "=", "in") for sign in signs):
         raise Unreadable("a chain of different relations")
     pieces = [_ray(one, sign, other) for one, sign, other in zip(sides, signs, sides[1:], strict=False)]
@@ -196,14 +198,21 @@ def _between(one: Piece, other: Piece) -> Form:
     return Reals((Piece(low.low, high.high, low.low_open, high.high_open),))
 
 
-def _not_equal(one: Expression, other: Expression) -> Form:
-    if isinstance(other, Letter) and not letters(one):
-        one, other = other, one
-    if not isinstance(one, Letter) or letters(other):
+def _not_equal(one: Expression, form: Form) -> Form:
+    """``x != 5``, ``x != \\pm 5``: all reals without these."""
+    if not isinstance(one, Letter):
+        if not isinstance(form, Value) or not isinstance(form.expression, Letter):
+            raise Unreadable("an inequality that is no set of numbers")
+        one, form = form.expression, Value(one)
+    left_out = as_reals(form if isinstance(form, Items) else Items("{}", (form,)))
+    if isinstance(form, Items) and form.brackets == "":
+        left_out = as_reals(Items("{}", form.items))
+    if left_out is None or any(letters(piece.low) for piece in left_out.pieces):
         raise Unreadable("an inequality that is no set of numbers")
-    return Reals(
-        (Piece(negative(INFINITY), other, True, True), Piece(other, INFINITY, True, True)),
-    )
+    found = reals.without(Reals((reals.ALL,)), left_out, _work())
+    if found is None:
+        raise Unreadable("numbers that cannot be put in order")
+    return found
 
 
 def several(forms: Sequence[Form], joined: str) -> Form:
@@ -252,6 +261,7 @@ def combined(forms: Sequence[Form], cuts: Sequence[str]) -> Form:
     """Unions, differences and intersections, from left to right."""
     if all(isinstance(form, Items) and form.brackets == "{}" for form in forms) and set(cuts) == {"cup"}:
         return Items("{}", tuple(item for form in forms if isinstance(form, Items) for item in form.items))
+    forms = [Items("{}", (form,)) if isinstance(form, Value) else form for form in forms]  # {1} without \\
     found = as_reals(forms[0])
     for form, cut in zip(forms[1:], cuts, strict=True):
         other = as_reals(form)

@@ -64,7 +64,7 @@ SAME_COMMAND = {
     **dict.fromkeys(("div",), "/"),
     **dict.fromkeys(("colon",), ":"),
     **dict.fromkeys(("approx", "simeq", "thickapprox"), "approx"),
-    **dict.fromkeys(("varnothing", "emptyset", "O"), "emptyset"),
+    **dict.fromkeys(("varnothing", "emptyset", "oslash"), "emptyset"),
     **dict.fromkeys(("lbrace",), "{"),
     **dict.fromkeys(("rbrace",), "}"),
     **dict.fromkeys(("lbrack",), "["),

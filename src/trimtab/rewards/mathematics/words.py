@@ -70,4 +70,8 @@ def plain_words(spelling: str) -> str | None:
 def phrase(spelling: str) -> str | None:
     """The known phrase that this spelling is, in its one form; None when it is none."""
     words = plain_words(spelling)
-    return None if words is None else SAME_PHRASE.get(words)
+    return None if words is None else _BY_LETTERS.get(words.replace(" ", ""))
+
+
+_BY_LETTERS = {known.replace(" ", ""): one for known, one in SAME_PHRASE.items()}
+"""Without blanks: some data sets have lost theirs."""

@@ -85,9 +85,8 @@ class Users:
         first = self._HIGH if _maps(self._HIGH) else self._LOW
         start = os.getpid() * 64  # two trainers on one machine begin at different places
         with self._lock:
-            uid = next(
-                uid for k in range(self._COUNT) if (uid := first + (start + k) % self._COUNT) not in self._lent
-            )
+            turn = ((start + k) % self._COUNT for k in range(self._COUNT))
+            uid = next(first + k for k in turn if first + k not in self._lent)
             self._lent.add(uid)
         try:
             yield uid

@@ -35,7 +35,7 @@ class AssertTest:
     modules: frozenset[str]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8192)
 def read_assert(text: str) -> AssertTest:
     """The test in ``text``; a bare expression is asserted. Raises UnusableTestError."""
     try:

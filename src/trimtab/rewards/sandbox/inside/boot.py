@@ -15,7 +15,9 @@ from typing import Any
 
 
 def start(duty: dict[str, Any]) -> None:
-    """``duty``: modules [(name, code)], rules, status (a file descriptor), entry (module, function), arguments."""
+    """Keys of ``duty``: modules [(name, code)], restrict (a module), rules, status (a file descriptor),
+    reports (whether status stays open), entry (module, function), arguments.
+    """
     status = duty["status"]
     try:
         for name, code in duty["modules"]:

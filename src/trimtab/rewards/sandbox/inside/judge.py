@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 from trimtab.rewards.sandbox.inside.remote import Remote
 from trimtab.rewards.sandbox.inside.wire import BUILTIN, BUILTINS, OWN, REMOTE, Exchange, Line, WireError
 
-LIBRARY = frozenset(
-    "math cmath itertools functools _functools collections operator _operator string re datetime decimal "
-    "fractions statistics heapq _heapq bisect _bisect copy json typing".split()
-)
+LIBRARY = {
+    *("math", "cmath", "itertools", "functools", "_functools", "collections", "operator", "_operator"),
+    *("string", "re", "datetime", "decimal", "fractions", "statistics", "heapq", "_heapq"),
+    *("bisect", "_bisect", "copy", "json", "typing"),
+}
 """Modules whose functions the tests take from their own library where the program imported them by name."""
 
 
@@ -31,7 +32,9 @@ class UnusableError(BaseException):
 
 
 def run(arguments: dict[str, Any]) -> None:
-    """``arguments``: tests [(source, classes, modules)], line ends, status, nonce, packages, stop_at_first."""
+    """``arguments``: tests [(source, classes, modules)], read and write (ends of the line), status, nonce,
+    packages, stop_at_first.
+    """
     sys.path.extend(arguments["packages"])
     nonce, status = arguments["nonce"], arguments["status"]
 
@@ -73,6 +76,7 @@ def _tried(source: str, names: Names, program: Program) -> tuple[str, str]:
 
 
 def told(fault: BaseException) -> str:
+    """A fault in one line."""
     return str(fault) if isinstance(fault, ProgramGoneError) else f"{type(fault).__name__}: {fault}"
 
 
@@ -139,9 +143,10 @@ class Program:
             raise WireError("an exception that is none")
         for number, module, name in reversed(classes):
             if number not in self._exceptions:
-                own = _library(module, name) if module in sys.stdlib_module_names else None
-                is_exception = isinstance(own, type) and issubclass(own, BaseException)
-                self._exceptions[number] = own if is_exception else type(str(name), (made,), {})
+                own: Any = _library(module, name) if module in sys.stdlib_module_names else None
+                if not (isinstance(own, type) and issubclass(own, BaseException)):
+                    own = type(str(name), (made,), {})
+                self._exceptions[number] = own
             made = self._exceptions[number]
         return made
 
@@ -164,7 +169,9 @@ class Program:
         if name in BUILTINS and getattr(builtins, str(name)) is value:
             return BUILTIN, BUILTINS.index(name)
         if not callable(value):
-            raise UnusableError(f"the test gives the program an object of its own class {type(value).__name__}")
+            raise UnusableError(
+                f"the test gives the program an object of its own class {type(value).__name__}"
+            )
         self._functions.append(value)
         return OWN, len(self._functions) - 1
 

@@ -92,6 +92,7 @@ class Remote:
 
 
 def declare(value: Remote) -> None:
+    """Lets this object answer by its own operators."""
     object.__setattr__(value, "_trimtab_declared", True)
 
 
@@ -118,7 +119,7 @@ def _judged(name: str, left: Any, right: Any, *, unlike: bool | None = None) -> 
         content = program.ask("plain", objects[0])
     except TypeError:
         if unlike is None:
-            raise TypeError(f"{name} of an object of the program and plain data is not decided by the program") from None
+            raise TypeError(f"{name} of plain data and an object of the program without any") from None
         return unlike
     if isinstance(content, Remote):
         raise TypeError("the program answered an object where plain content is due")

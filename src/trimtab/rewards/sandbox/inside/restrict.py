@@ -19,7 +19,7 @@ _READ_FILE, _WRITE_FILE, _READ_FOLDER, _EXECUTE = 1 << 2, 1 << 1, 1 << 3, 1 << 0
 def restrict(rules: dict[str, Any]) -> None:
     """``rules``: uid (or None), limits [(name, value)], landlock (or None: namespaces confine already)."""
     landlock = rules["landlock"]
-    libc = _libc() if landlock is not None else None
+    libc: Any = _libc() if landlock is not None else None
     if rules["uid"] is not None:
         keep_reading = landlock is not None and landlock["keep_reading"]
         if keep_reading:
@@ -36,7 +36,8 @@ def restrict(rules: dict[str, Any]) -> None:
     if landlock is not None:
         _die_with(libc, landlock["parent"])
         _confine_files(libc, landlock)
-        _filter_calls(libc, landlock["filter"].replace(landlock["own_pid_mark"], struct.pack("<I", os.getpid())))
+        own_pid = struct.pack("<I", os.getpid())
+        _filter_calls(libc, landlock["filter"].replace(landlock["own_pid_mark"], own_pid))
 
 
 def _libc() -> Any:

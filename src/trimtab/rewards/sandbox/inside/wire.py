@@ -41,7 +41,7 @@ _FIELDS: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
     ("decimal", "Decimal"): lambda v: (str(v),),
     ("datetime", "date"): lambda v: (v.year, v.month, v.day),
     ("datetime", "timedelta"): lambda v: (v.days, v.seconds, v.microseconds),
-    ("datetime", "datetime"): lambda v: v.timetuple()[:6] + (v.microsecond,),
+    ("datetime", "datetime"): lambda v: (*v.timetuple()[:6], v.microsecond),
     ("datetime", "time"): lambda v: (v.hour, v.minute, v.second, v.microsecond),
 }
 _MAPPINGS = {("collections", "OrderedDict"), ("collections", "Counter"), ("collections", "defaultdict")}
@@ -192,22 +192,20 @@ class Exchange:
     def _read_container(
         self, letter: bytes, count: int, message: bytes, at: int, depth: int
     ) -> tuple[Any, int]:
-        made: Any = {b"l": [], b"d": {}, b"s": set()}.get(letter)
-        if made is not None:
-            self._kept(made)
-        parts: list[Any] = made if letter == b"l" else []
+        parts: list[Any] = self._kept([]) if letter == b"l" else []
+        keyed: Any = self._kept({} if letter == b"d" else set()) if letter in (b"d", b"s") else None
         for _ in range(2 * count if letter == b"d" else count):
             part, at = self._read(message, at, depth + 1)
             parts.append(part)
         if letter == b"d":
-            made.update(zip(parts[::2], parts[1::2], strict=True))
+            keyed.update(zip(parts[::2], parts[1::2], strict=True))
         elif letter == b"s":
-            made.update(parts)
+            keyed.update(parts)
         elif letter in (b"t", b"z"):
-            made = tuple(parts) if letter == b"t" else frozenset(parts)
+            return (tuple(parts) if letter == b"t" else frozenset(parts)), at
         elif letter != b"l":
             raise WireError(f"no value begins with {letter!r}")
-        return made, at
+        return (parts if keyed is None else keyed), at
 
     def _kept(self, container: Any) -> Any:
         self._number(container)
@@ -227,7 +225,7 @@ def _is_namedtuple(kind: type) -> bool:
 def _named(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     from collections import namedtuple
 
-    return namedtuple(name, fields)(*values)  # noqa: PYI024
+    return namedtuple(name, fields)(*values)
 
 
 def _rebuilt(module: str, name: str, fields: tuple[Any, ...]) -> Any:
@@ -251,7 +249,13 @@ def plain_content(value: Any) -> Any:
     for kind in (list, tuple, set, frozenset):
         if isinstance(value, kind):
             return kind(kind.__iter__(value))  # pyright: ignore[reportArgumentType]  (the kind it is)
-    for kind, copy in ((int, int.__int__), (float, float.__float__), (str, str.__str__), (bytes, bytes)):
+    copies: list[tuple[type, Any]] = [
+        (int, int.__int__),
+        (float, float.__float__),
+        (str, str.__str__),
+        (bytes, bytes),
+    ]
+    for kind, copy in copies:
         if isinstance(value, kind):
             return copy(value)
     raise TypeError("no plain content")

@@ -1,0 +1,298 @@
+"""Code tests: runs the program of a response in the sandbox, on inputs and against asserts.
+
+The program is the last fenced block (```` ```python ```` or without a language) after the thinking, and it
+must be closed. ``prompt.answer`` is a list of tests, or JSON for one:
+
+    [{"stdin": "2 3\\n", "stdout": "5\\n"}, {"assert": "assert add(2, 3) == 5"}]
+
+An input test runs the program anew, with ``stdin`` as its input; it passes when the program ends with exit
+code 0 and what it printed is ``stdout``, blanks at line ends and empty lines at the end apart. The expected
+output never enters the sandbox. An assert test calls the program's functions from another sandbox
+(``sandbox/asserts.py``), so the program sees the arguments of the calls and nothing else of the test.
+
+A program that is too slow, too large, or ends early is wrong. A sandbox that fails is raised, never graded.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from trimtab.errors import SettingError
+from trimtab.rewards.answer import conclusion
+from trimtab.rewards.grader import Unverifiable
+from trimtab.rewards.sandbox import (
+    AssertTest,
+    Limits,
+    Place,
+    Tier,
+    UnusableTestError,
+    Verdict,
+    open_place,
+    probe,
+    read_assert,
+    run_asserts,
+    run_program,
+)
+from trimtab.types import Grade, GradeState, Prompt, Rollout
+
+PYTHON = ("", "python", "python3", "py")
+"""What may stand behind the three backticks of a program."""
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class InputTest:
+    """What goes in, and what must come out."""
+
+    stdin: bytes
+    stdout: bytes
+
+
+Test = InputTest | AssertTest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeTests:
+    """Grades right when the program passes every test, else wrong, with the first test that failed.
+
+    partial: the value is the share of tests that passed, and all are run; otherwise the first failure ends it.
+    seconds_per_test: processor time for one test; three times as much may pass on the wall clock, so that a
+        busy machine does not make programs wrong.
+    seconds: for all tests of one answer together, on the wall clock, from the start of the first.
+    megabytes: memory of the program.
+    sandbox: ``auto`` takes the strongest that works, ``bubblewrap`` before ``landlock``.
+    unsafe: where no sandbox works, run programs with all rights of your user instead of refusing.
+    packages: folders of third-party packages that programs may import besides the standard library.
+
+    Answers are graded side by side, at most one for each processor core.
+    """
+
+    partial: bool = False
+    seconds_per_test: float = 4.0
+    seconds: float = 20.0
+    megabytes: int = 1024
+    sandbox: Literal["auto", "bubblewrap", "landlock"] = "auto"
+    unsafe: bool = False
+    packages: tuple[str, ...] = ()
+    name: str = "code"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.seconds_per_test <= self.seconds:
+            raise SettingError(
+                f"grader {self.name!r}: seconds_per_test must be > 0 and at most seconds = {self.seconds:g}, "
+                f"got {self.seconds_per_test:g}"
+            )
+        if self.megabytes < 64:
+            raise SettingError(
+                f"grader {self.name!r}: megabytes must be at least 64 for Python itself, got {self.megabytes}"
+            )
+        for folder in self.packages:
+            if not os.path.isdir(folder):
+                raise SettingError(f"grader {self.name!r}: packages names {folder!r}, which is no folder")
+
+    async def __call__(self, prompt: Prompt, rollout: Rollout) -> Grade:
+        try:
+            tests = read_tests(prompt.answer)
+        except UnusableTestError as fault:
+            return Grade(state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}")
+        program, fault = last_program(_prefilled(prompt) + rollout.text)
+        if program is None:
+            return Grade.of(0.0, detail=fault)
+        stop = threading.Event()
+        running = asyncio.get_running_loop().run_in_executor(_threads(), self._graded, program, tests, stop)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+
+    def self_check(self, prompts: Sequence[Prompt]) -> list[Unverifiable]:
+        """The prompts whose tests cannot tell a right program from a wrong one.
+
+        Raises SettingError, before the run, when programs cannot be confined here.
+        """
+        self.place()
+        return [
+            Unverifiable(prompt.id, _short(prompt.answer), reason)
+            for prompt in prompts
+            if (reason := _fault_of(prompt.answer)) is not None
+        ]
+
+    def place(self) -> Place:
+        """Where programs will run. Raises SettingError when there is no such place."""
+        limits = Limits(seconds=self.seconds_per_test, memory_bytes=self.megabytes * MIB)
+        return open_place(limits, tier=self.sandbox, unsafe=self.unsafe, packages=self.packages)
+
+    def describe(self) -> str:
+        """One sentence on how programs are confined, for the start of a run."""
+        return str(probe(self.place().tier))
+
+    def _graded(self, program: str, tests: Sequence[Test], stop: threading.Event) -> Grade:
+        deadline = time.monotonic() + self.seconds
+        place = self.place()
+        verdicts: list[Verdict] = []
+        try:
+            for verdict in self._verdicts(place, program, tests, deadline, stop):
+                verdicts.append(verdict)
+                if not (verdict.passed or self.partial):
+                    break
+        except UnusableTestError as fault:
+            return Grade(state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}")
+        passed = sum(verdict.passed for verdict in verdicts)
+        value = passed / len(tests) if self.partial else float(passed == len(tests))
+        failed = next((k for k, verdict in enumerate(verdicts) if not verdict.passed), None)
+        if failed is None:
+            return Grade.of(value, detail=f"passed all {len(tests)} tests")
+        count = f"passed {passed} of {len(tests)} tests; " if self.partial else ""
+        detail = f"{count}test {failed + 1} of {len(tests)}: {verdicts[failed].why}"
+        return Grade.of(value, detail=detail)
+
+    def _verdicts(
+        self, place: Place, program: str, tests: Sequence[Test], deadline: float, stop: threading.Event
+    ) -> Iterator[Verdict]:
+        """One verdict a test, in order. Asserts that follow one another share a run of the program."""
+        for kind, group in itertools.groupby(tests, type):
+            if kind is InputTest:
+                for test in group:
+                    assert isinstance(test, InputTest)
+                    yield self._tried(place, program, test, deadline, stop)
+                continue
+            asserts = [test for test in group if isinstance(test, AssertTest)]
+            found = run_asserts(
+                place,
+                program,
+                asserts,
+                packages=place.interpreter.packages,
+                stop_at_first=not self.partial,
+                deadline=deadline,
+                stop=stop,
+            )
+            for test, verdict in zip(asserts, found, strict=False):
+                why = verdict.why or "the assertion does not hold"
+                yield verdict if verdict.passed else Verdict(False, f"{why} in {_short(test.source)}")
+
+    def _tried(
+        self, place: Place, program: str, test: InputTest, deadline: float, stop: threading.Event
+    ) -> Verdict:
+        if time.monotonic() > deadline:
+            return Verdict(False, "the time for all tests together is over")
+        ended = run_program(
+            place, program, test.stdin, packages=place.interpreter.packages, deadline=deadline, stop=stop
+        )
+        if not ended.clean:
+            return Verdict(False, str(ended))
+        if normalised(ended.output) == normalised(test.stdout):
+            return Verdict(True)
+        return Verdict(False, f"printed {_short(ended.output)} instead of {_short(test.stdout)}")
+
+
+@lru_cache
+def _threads() -> ThreadPoolExecutor:
+    """One thread a core; each waits for the processes of one answer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(cores, thread_name_prefix="trimtab-code")
+
+
+def last_program(response: str) -> tuple[str | None, str]:
+    """The last fenced block after the thinking, or None and why there is none."""
+    program: str | None = None
+    fault = "there is no code block after the thinking"
+    opened: str | None = None
+    language = ""
+    body: list[str] = []
+    for line in conclusion(response).split("\n"):
+        fence = re.fullmatch(r" {0,3}(`{3,})[ \t]*([^\s`]*)[^`]*", line)
+        if opened is None and fence:
+            opened, language, body = fence[1], fence[2].lower(), []
+        elif opened is not None and fence and not fence[2] and len(fence[1]) >= len(opened):
+            if language in PYTHON:
+                program = "\n".join(body) + "\n"
+            opened = None
+        elif opened is not None:
+            body.append(line)
+    if opened is not None and language in PYTHON:
+        return None, "the last code block is not closed"
+    return program, fault
+
+
+def read_tests(answer: Any) -> tuple[Test, ...]:
+    """The tests that a gold answer stands for. Raises UnusableTestError, which says what is wrong."""
+    if isinstance(answer, str):
+        return _read_json(answer)
+    if not isinstance(answer, Sequence) or isinstance(answer, bytes) or not answer:
+        raise UnusableTestError("they are no list of tests, or an empty one")
+    tests = tuple(_read_test(row, index + 1) for index, row in enumerate(answer))
+    if all(isinstance(test, InputTest) and not test.stdout.strip() for test in tests):
+        raise UnusableTestError("no test expects any output, so an empty program would pass")
+    return tests
+
+
+@lru_cache(maxsize=1024)
+def _read_json(answer: str) -> tuple[Test, ...]:
+    try:
+        rows = json.loads(answer)
+    except (ValueError, RecursionError) as fault:
+        raise UnusableTestError(f"they are no JSON: {fault}") from None
+    if isinstance(rows, str):
+        raise UnusableTestError("they are JSON text, not a list")
+    return read_tests(rows)
+
+
+def _read_test(row: Any, number: int) -> Test:
+    keys = set(row) if isinstance(row, Mapping) else None
+    if keys == {"stdin", "stdout"} and isinstance(row["stdin"], str) and isinstance(row["stdout"], str):
+        return InputTest(_encoded(row["stdin"]), _encoded(row["stdout"]))
+    if keys == {"assert"} and isinstance(row["assert"], str):
+        try:
+            return read_assert(row["assert"])
+        except UnusableTestError as fault:
+            raise UnusableTestError(f"test {number} {fault}") from None
+    raise UnusableTestError(
+        f'test {number} must be {{"stdin": text, "stdout": text}} or {{"assert": Python}}, got {_short(row)}'
+    )
+
+
+def normalised(output: bytes) -> bytes:
+    """Without blanks at line ends and empty lines at the end: all that is forgiven."""
+    return b"\n".join(line.rstrip() for line in output.split(b"\n")).rstrip(b"\n")
+
+
+def _prefilled(prompt: Prompt) -> str:
+    """What the prompt itself ends with, ``<think>`` or the fence of a program: the response goes on from there."""
+    text = prompt.text.rstrip()
+    if text.endswith("<think>"):
+        return "<think>"
+    fence = re.search(r"(?:\A|\n)```(?:python|python3|py)\Z", text)
+    return "```python\n" if fence and not prompt.text.endswith(" ") else ""
+
+
+def _fault_of(answer: Any) -> str | None:
+    try:
+        read_tests(answer)
+    except UnusableTestError as fault:
+        return str(fault)
+    return None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

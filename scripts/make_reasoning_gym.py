@@ -7,7 +7,8 @@
 writes ``train.jsonl`` and ``held_out.jsonl``: a row ``{"id", "prompt", "answer", "task"}`` a line, the
 question as reasoning-gym words it. ``key=value`` are the dataset's own settings, values as in JSON.
 With ``--demonstrations N`` it also writes ``demonstrations.jsonl``, rows ``{"prompt", "response"}`` to
-imitate (sums of plus and minus only).
+imitate (sums of plus and minus only). Some are worked out term by term, a ``--direct`` share of them only
+states the result, as people do: reinforcement learning can then find out which way pays.
 
 Two traps of reasoning-gym are avoided here. Question i of a dataset comes from ``seed + i``, so that
 two datasets with seeds 1 and 2 share all questions but one: here a hash of the question's text alone
@@ -53,7 +54,8 @@ def main() -> int:
         for name, chosen in rows.items():
             write(args.folder / f"{name}.jsonl", chosen)
         if args.demonstrations:
-            write(args.folder / "demonstrations.jsonl", worked_out(rows["train"], args.demonstrations))
+            shown = demonstrations(rows["train"], args.demonstrations, args.direct)
+            write(args.folder / "demonstrations.jsonl", shown)
     except TrimtabError as problem:
         print(problem, file=sys.stderr)
         return 1
@@ -123,13 +125,22 @@ def split(
     )
 
 
-def worked_out(rows: Sequence[Mapping[str, Any]], count: int) -> list[dict[str, str]]:
-    """The first ``count`` rows with a response to imitate. Raises DataError when there are fewer."""
+def demonstrations(rows: Sequence[Mapping[str, Any]], count: int, direct: float) -> list[dict[str, str]]:
+    """The first ``count`` rows with a response to imitate, evenly mixed: a share ``direct`` without working.
+
+    Raises SettingError for an impossible share, DataError when there are fewer rows.
+    """
+    if not 0.0 <= direct <= 1.0:
+        raise SettingError(f"the share of direct answers must be in [0, 1], got {direct}")
     if count > len(rows):
         raise DataError(f"{count} demonstrations were asked for and there are {len(rows)} training rows")
-    return [
-        {"prompt": row["prompt"], "response": work_out(row["prompt"], row["answer"])} for row in rows[:count]
-    ]
+    shown: list[dict[str, str]] = []
+    for i, row in enumerate(rows[:count]):
+        response = work_out(row["prompt"], row["answer"])
+        if int((i + 1) * direct) > int(i * direct):
+            response = response.splitlines()[-1]
+        shown.append({"prompt": row["prompt"], "response": response})
+    return shown
 
 
 def work_out(question: str, answer: str) -> str:

@@ -1,4 +1,4 @@
-"""Drawn formulas and equations: identities with random whole numbers in them, each way to write them a form."""
+"""Drawn formulas and equations: identities with random whole numbers, and several ways to write each."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ FORMULAS: tuple[tuple[str, Forms], ...] = (
     ),
     (
         "log({a})/log({b}+1)",
-        lambda a, b, c: [f"\\log_{{{b + 1}}} {a}", f"\\frac{{\\ln {a}}}{{\\ln {b + 1}}}", f"\\log_{b + 1}({a})"],
+        lambda a, b, c: [
+            f"\\log_{{{b + 1}}} {a}",
+            f"\\frac{{\\ln {a}}}{{\\ln {b + 1}}}",
+            f"\\log_{b + 1}({a})",
+        ],
     ),
     ("log({a}*x)", lambda a, b, c: [f"\\ln({a}x)", f"\\ln {a} + \\ln x", f"\\ln\\left(x\\cdot {a}\\right)"]),
     (
@@ -64,7 +68,12 @@ FORMULAS: tuple[tuple[str, Forms], ...] = (
     ),
     (
         "n*(n+{a})/2",
-        lambda a, b, c: [f"\\frac{{n(n+{a})}}{{2}}", f"\\frac{{n^2+{a}n}}{{2}}", f"n(n+{a})/2", f"\\frac12 n(n+{a})"],
+        lambda a, b, c: [
+            f"\\frac{{n(n+{a})}}{{2}}",
+            f"\\frac{{n^2+{a}n}}{{2}}",
+            f"n(n+{a})/2",
+            f"\\frac12 n(n+{a})",
+        ],
     ),
     ("2**(n+{a})", lambda a, b, c: [f"2^{{n+{a}}}", f"{2**a}\\cdot 2^n", f"2^n \\times {2**a}", f"2^{a}2^n"]),
     ("{a} + {b}*i", lambda a, b, c: [f"{a}+{b}i", f"{b}i+{a}", f"{a} + {b} i", f"i({b}-{a}i)"]),

@@ -74,11 +74,9 @@ def _row(kind: str, thing: Any, equivalent: bool, rng: Random) -> Row | None:
 
 def _ambiguous(kind: str, thing: Any, other: Any) -> bool:
     """Pairs whose label is a matter of taste: one thing alone, a percent sign left out."""
-    if isinstance(thing, Parts) and thing.sort != other.sort and len(thing.rows[0]) == 1:
-        return True
-    if kind == "percent":
-        return not other.signed and other.value == thing.value
-    return False
+    if isinstance(thing, Parts):
+        return thing.sort != other.sort and len(thing.rows[0]) == 1
+    return kind == "percent" and not other.signed and other.value == thing.value
 
 
 def _broken(answer: str, equivalent: bool, rng: Random) -> str:
@@ -95,7 +93,9 @@ def _broken(answer: str, equivalent: bool, rng: Random) -> str:
         lambda text: text + r"\ \ ",
         lambda text: "{" + text + "}",
     ]
-    spoilt: list[Callable[[str], str]] = [lambda text: text + " +", lambda text: text + "?", lambda text: text + "^"]
+    spoilt: list[Callable[[str], str]] = [
+        lambda text: text + " +",
+        lambda text: text + "?",
+        lambda text: text + "^",
+    ]
     return rng.choice(sloppy if equivalent or rng.random() < 0.8 else spoilt)(answer)
-
-

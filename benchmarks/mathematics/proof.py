@@ -1,4 +1,4 @@
-"""Do two meanings say the same? Decided by mpmath with 120 digits (sympy for intervals), not by our reader."""
+"""Do two meanings say the same? Decided by mpmath with 120 digits, and sympy for intervals."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 import mpmath
 import sympy
-
 from benchmarks.mathematics.rows import Meaning
 
 DIGITS = 60
@@ -59,7 +58,8 @@ def _at(text: str, place: int) -> Any:
     with mpmath.workdps(2 * DIGITS):
         a, b, c, d = PLACES[place]
         names: dict[str, Any] = {
-            letter: mpmath.mpf(a + k) / b if k % 2 else mpmath.mpf(c) / (d + k) for k, letter in enumerate(LETTERS)
+            letter: mpmath.mpf(a + k) / b if k % 2 else mpmath.mpf(c) / (d + k)
+            for k, letter in enumerate(LETTERS)
         }
         names |= {"pi": +mpmath.pi, "i": mpmath.mpc(0, 1), "number": mpmath.mpf, "__builtins__": {}}
         names |= {name: getattr(mpmath, name) for name in ("sqrt", "exp", "log", "sin", "cos")}

@@ -1,5 +1,6 @@
 """Many ways to write one number: the harmless differences between two people, or a model and its gold."""
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: RUF001  (Unicode signs are meant)
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ def fraction(rng: Random, value: Fraction) -> str:
     if top < 10 and low < 10:
         forms += [rf"{sign}\frac{top}{low}", rf"{sign}\frac {top} {low}"]
     if top > low > 1:
-        forms += [rf"{sign}{top // low}\frac{{{top % low}}}{{{low}}}", f"{sign}{top // low} {top % low}/{low}"]
+        forms += [
+            rf"{sign}{top // low}\frac{{{top % low}}}{{{low}}}",
+            f"{sign}{top // low} {top % low}/{low}",
+        ]
     if sign:
         forms.append(rf"\frac{{{top}}}{{-{low}}}")
     if (text := decimal(value)) is not None:
@@ -91,7 +95,11 @@ def _root(rng: Random, b: Fraction, c: int) -> str:
     factor = "" if top == 1 else str(top)
     forms = [factor + mark, factor + rf"\sqrt{{{c}}}"]
     if low > 1:
-        forms = [rf"\frac{{{factor}{mark}}}{{{low}}}", rf"{plain(b)}{mark}", rf"\frac{{{factor}{mark}}}{{{low}}}"]
+        forms = [
+            rf"\frac{{{factor}{mark}}}{{{low}}}",
+            rf"{plain(b)}{mark}",
+            rf"\frac{{{factor}{mark}}}{{{low}}}",
+        ]
         if low % c == 0:
             forms.append(rf"\frac{{{top * c}}}{{{low}\sqrt{{{c}}}}}")
         inside = Fraction(top * top * c, low * low)

@@ -155,7 +155,14 @@ class Choice:
     def spell(self, rng: Random) -> str:
         mark = self.letter
         return rng.choice(
-            [mark, f"({mark})", rf"\text{{{mark}}}", rf"\textbf{{({mark})}}", f"{mark}.", rf"\mathrm{{{mark}}}"]
+            [
+                mark,
+                f"({mark})",
+                rf"\text{{{mark}}}",
+                rf"\textbf{{({mark})}}",
+                f"{mark}.",
+                rf"\mathrm{{{mark}}}",
+            ]
         )
 
     def perturb(self, rng: Random) -> Choice:
@@ -192,7 +199,9 @@ class Word:
 
     def spell(self, rng: Random) -> str:
         word = rng.choice([str, str.lower, str.capitalize, str.upper])(self.pair[self.at])
-        return rng.choice([rf"\text{{{word}}}", word, rf"\textbf{{{word}}}", rf"\text{{ {word} }}", word + "."])
+        return rng.choice(
+            [rf"\text{{{word}}}", word, rf"\textbf{{{word}}}", rf"\text{{ {word} }}", word + "."]
+        )
 
     def perturb(self, rng: Random) -> Word:
         other = rng.choice(WORDS)

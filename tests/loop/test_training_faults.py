@@ -33,6 +33,11 @@ def half_of_the_time(prompt, rollout):
         raise ValueError("an odd one")
     return float(rollout.text[:1].isdigit())
 
+def last_fails(prompt, rollout):
+    if rollout.index == 3:
+        raise ValueError("the last one")
+    return float(rollout.text[:1].isdigit())
+
 def never_right(prompt, rollout):
     return 0.0
 """
@@ -155,6 +160,27 @@ def test_case_26_a_grader_that_raises_once_loses_one_answer(model: Path, graders
     assert row.flag == "grader failed"
 
 
+def test_every_fault_is_told_once_whether_its_group_is_trained_dropped_or_waits(
+    model: Path, graders: Path, tmp_path: Path
+):
+    run = tiny_run(
+        model,
+        DAPO,
+        data={"held_out": 0},
+        reward=graded_by(graders, "last_fails"),
+        record={**NO_CHECKPOINTS, "rollouts": 0, "tokens": 0},
+    )
+    train_silently(run, tmp_path / "run")
+    reader = RunReader(tmp_path / "run")
+    faults = [event["rollout"] for event in events(tmp_path / "run", Event.GRADER_FAILED)]
+    assert len(faults) == len(set(faults)) == reader.history.series("flow/draws").values.sum()
+    assert reader.history.series("flow/groups_carried_out").values.max() > 0, "change the seed: none waited"
+    rows = [row for step in reader.rollout_steps() for row in reader.rollouts(step)]
+    assert {row.kept for row in rows} == {True, False}, "a dropped group with a fault is flagged as well"
+    assert {row.flag for row in rows} == {"grader failed"}
+    assert all(row.tokens is not None for row in rows)
+
+
 @pytest.mark.parametrize("held_out", [0, 6])
 def test_case_26_a_grader_that_always_raises_stops_the_run_with_the_first_traceback(
     held_out: int, model: Path, graders: Path, tmp_path: Path
@@ -162,8 +188,9 @@ def test_case_26_a_grader_that_always_raises_stops_the_run_with_the_first_traceb
     run = tiny_run(model, data={"held_out": held_out}, reward=graded_by(graders, "fails_always"))
     with pytest.raises(RunError, match=r"(?s)could not be graded.*Traceback.*the answer is 42"):
         train_silently(run, tmp_path / "run")
-    if not held_out:
-        assert len(events(tmp_path / "run", Event.GRADER_FAILED)) == 16
+    faults = events(tmp_path / "run", Event.GRADER_FAILED)
+    assert len(faults) == (0 if held_out else 16), "an evaluation stops before anything is sampled to train"
+    assert not (tmp_path / "run" / "evaluations").exists()
 
 
 def test_what_cannot_be_estimated_is_absent(model: Path, graders: Path, tmp_path: Path):
@@ -187,6 +214,7 @@ def test_case_5_hopeless_data_ends_after_the_bound_with_the_reasons(
         run={"steps": 50},
         data={"train_prompts": 10},
         reward=graded_by(graders, "never_right"),
+        record=NO_CHECKPOINTS,
     )
     with pytest.raises(RunError, match="2 steps in a row found no group.*10 all-wrong; 10 prompts drawn"):
         train_silently(run, tmp_path / "run")
@@ -194,6 +222,9 @@ def test_case_5_hopeless_data_ends_after_the_bound_with_the_reasons(
     assert len(events(tmp_path / "run", Event.STEP_EMPTY)) == 2
     assert len(events(tmp_path / "run", Event.GROUP_DROPPED)) == 20
     assert events(tmp_path / "run", Event.STOPPED)
+    newest = latest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert newest is not None
+    assert newest.step == 2, "what was learned before is not lost"
 
 
 def test_prompts_that_all_rest_end_the_run_and_the_reason_says_so(model: Path, graders: Path, tmp_path: Path):

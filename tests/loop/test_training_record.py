@@ -91,6 +91,15 @@ def test_every_evaluation_equals_a_recount_of_its_file(folder: Path):
     assert RunReader(folder).evaluations.series("evaluation/pass@1").steps.tolist() == [0, 2, 4, 5]
 
 
+def test_the_page_shows_an_evaluation_as_it_is_written(folder: Path):
+    page = (Path(__file__).parents[2] / "docs" / "record.md").read_text(encoding="utf-8")
+    section = page.split("\n## evaluations/LABEL.json\n", 1)[1]
+    shown = json.loads(section.split("```json\n", 1)[1].split("```", 1)[0])
+    written = evaluation(folder, "final")
+    assert list(shown) == list(written)
+    assert list(shown["results"][0]) == list(written["results"][0])
+
+
 def test_evaluating_the_checkpoint_again_gives_the_same_numbers(folder: Path, model: Path):
     run = tiny_run(model, DAPO, run={"steps": 5}, evaluation={"every": 2, "samples": 4})
     again = launch.evaluate(run, folder=folder, step=None, view=SilentView())

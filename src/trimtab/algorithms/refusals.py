@@ -58,6 +58,7 @@ def _flat_sequence_gate(parts: Parts, samples: int) -> bool:
 
 
 def _sequence_token_mean(parts: Parts, samples: int) -> bool:
+    # seq-mean-token-sum is left alone: weighting a sequence ratio by length on purpose is LUSPO
     return _by_sequence(parts) and parts.aggregate in (token_mean, prompt_mean, token_sum)
 
 

@@ -115,7 +115,7 @@ def closing_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     evaluation = summary.get("evaluation") or {}
     if "start" in evaluation and "final" in evaluation:
         start, final = evaluation["start"], evaluation["final"]
-        for name in _estimated(final):
+        for name in (name for name in _estimated(final) if name in start):
             yield f"{name}  {_estimate(start, name)}  ->  {_estimate(final, name)}  (95% intervals)"
     seconds = summary.get("seconds") or {}
     if "train" in seconds:

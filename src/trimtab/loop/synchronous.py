@@ -55,13 +55,15 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     if state.counters.step == 0 and machines.held_out:
         await evaluate_policy(run, machines, state, "start")
     while state.counters.step < run.run.steps:
-        await train_step(run, algorithm, machines, state, checks)
+        step = await train_step(run, algorithm, machines, state, checks)
         done = state.counters.step
-        last = done == run.run.steps
+        last, exhausted = done == run.run.steps, _exhausted(step, algorithm, state)
         if machines.held_out and not last and run.evaluation.every and done % run.evaluation.every == 0:
             await evaluate_policy(run, machines, state, f"step {done}")
-        if last or done % run.record.checkpoint_every == 0:
+        if last or exhausted or done % run.record.checkpoint_every == 0:
             await save_checkpoint(machines.trainer, machines.record, state)
+        if exhausted and not last:
+            raise RunError(exhausted)
     if state.carried:
         waiting = [scored.group.key for scored in state.carried]
         machines.record.event(Event.GROUPS_WAITING, state.counters.step - 1, groups=waiting)
@@ -71,7 +73,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
 
 async def train_step(
     run: Run, algorithm: Algorithm, machines: Machines, state: LoopState, checks: SelfChecks
-) -> None:
+) -> observe.Step:
     """One turn of the loop. A step that fails leaves its rollouts and grader faults in the record."""
     watch = Stopwatch()
     sampling, number, version = run.sampling, state.counters.step, machines.engine.version
@@ -98,7 +100,7 @@ async def train_step(
     _advance(state, step)
     _record(step, algorithm, machines, state, watch)
     _tell(step, machines, state)
-    _refuse_emptiness(found, algorithm, machines, state)
+    return step
 
 
 async def update_policy(
@@ -227,12 +229,14 @@ def _fates(found: Collected) -> str:
     return f"{', '.join(told)}; {found.draws} prompts drawn"
 
 
-def _refuse_emptiness(found: Collected, algorithm: Algorithm, machines: Machines, state: LoopState) -> None:
-    """Several steps in a row without a group to train on end the run with the reasons."""
+def _exhausted(step: observe.Step, algorithm: Algorithm, state: LoopState) -> str | None:
+    """Why several steps in a row without a group to train on end the run; None where they do not."""
     bound = algorithm.selection.max_empty_steps if algorithm.selection else MAX_EMPTY_STEPS
-    if state.counters.empty_steps >= bound:
-        raise RunError(
-            f"{bound} steps in a row found no group to train on; in the last one: {_fates(found)}. "
-            "Where all are wrong: easier prompts, more samples a prompt, or a grader that reads the answers; "
-            "where all are right: harder prompts"
-        )
+    if state.counters.empty_steps < bound:
+        return None
+    return (
+        f"{bound} steps in a row found no group to train on; in the last one: {_fates(step.collected)}. "
+        "Where all are wrong: easier prompts, more samples a prompt, or a grader that reads the answers; "
+        "where all are right the policy has learned what these prompts can teach: harder prompts. "
+        "The policy as it is now is saved as a checkpoint"
+    )

@@ -10,7 +10,13 @@ from typing import Any
 from trimtab.rewards.answer import AnswerMatch
 from trimtab.rewards.code import CodeTests
 from trimtab.rewards.format import FormatMatch
+from trimtab.rewards.mathematics import MathematicsMatch
 
-GRADERS: dict[str, type[Any]] = {"answer": AnswerMatch, "format": FormatMatch}
+GRADERS: dict[str, type[Any]] = {
+    "answer": AnswerMatch,
+    "code": CodeTests,
+    "format": FormatMatch,
+    "mathematics": MathematicsMatch,
+}
 
 __all__ = ["GRADERS"]

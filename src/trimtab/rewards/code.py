@@ -36,7 +36,6 @@ from trimtab.rewards.sandbox import (
     AssertTest,
     Limits,
     Place,
-    Tier,
     UnusableTestError,
     Verdict,
     open_place,
@@ -68,7 +67,7 @@ Test = InputTest | AssertTest
 class CodeTests:
     """Grades right when the program passes every test, else wrong, with the first test that failed.
 
-    partial: the value is the share of tests that passed, and all are run; otherwise the first failure ends it.
+    partial: the value is the share of tests that passed, and all are run; else the first failure ends it.
     seconds_per_test: processor time for one test; three times as much may pass on the wall clock, so that a
         busy machine does not make programs wrong.
     seconds: for all tests of one answer together, on the wall clock, from the start of the first.
@@ -107,7 +106,9 @@ class CodeTests:
         try:
             tests = read_tests(prompt.answer)
         except UnusableTestError as fault:
-            return Grade(state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}")
+            return Grade(
+                state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}"
+            )
         program, fault = last_program(_prefilled(prompt) + rollout.text)
         if program is None:
             return Grade.of(0.0, detail=fault)
@@ -150,7 +151,9 @@ class CodeTests:
                 if not (verdict.passed or self.partial):
                     break
         except UnusableTestError as fault:
-            return Grade(state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}")
+            return Grade(
+                state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}"
+            )
         passed = sum(verdict.passed for verdict in verdicts)
         value = passed / len(tests) if self.partial else float(passed == len(tests))
         failed = next((k for k, verdict in enumerate(verdicts) if not verdict.passed), None)
@@ -175,23 +178,20 @@ class CodeTests:
                 place,
                 program,
                 asserts,
-                packages=place.interpreter.packages,
                 stop_at_first=not self.partial,
                 deadline=deadline,
                 stop=stop,
             )
             for test, verdict in zip(asserts, found, strict=False):
-                why = verdict.why or "the assertion does not hold"
-                yield verdict if verdict.passed else Verdict(False, f"{why} in {_short(test.source)}")
+                why = verdict.why or "does not hold"
+                yield verdict if verdict.passed else Verdict(False, f"{_short(test.source)}: {why}")
 
     def _tried(
         self, place: Place, program: str, test: InputTest, deadline: float, stop: threading.Event
     ) -> Verdict:
         if time.monotonic() > deadline:
             return Verdict(False, "the time for all tests together is over")
-        ended = run_program(
-            place, program, test.stdin, packages=place.interpreter.packages, deadline=deadline, stop=stop
-        )
+        ended = run_program(place, program, test.stdin, deadline=deadline, stop=stop)
         if not ended.clean:
             return Verdict(False, str(ended))
         if normalised(ended.output) == normalised(test.stdout):
@@ -271,12 +271,12 @@ def normalised(output: bytes) -> bytes:
 
 
 def _prefilled(prompt: Prompt) -> str:
-    """What the prompt itself ends with, ``<think>`` or the fence of a program: the response goes on from there."""
+    """What the prompt itself ends with, ``<think>`` or an opened fence: the response goes on from there."""
     text = prompt.text.rstrip()
     if text.endswith("<think>"):
         return "<think>"
     fence = re.search(r"(?:\A|\n)```(?:python|python3|py)\Z", text)
-    return "```python\n" if fence and not prompt.text.endswith(" ") else ""
+    return "```python\n" if fence else ""
 
 
 def _fault_of(answer: Any) -> str | None:

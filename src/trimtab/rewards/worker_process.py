@@ -4,9 +4,9 @@ Run as a script, with the standard library only. What a function prints goes to 
 cannot disturb the answers.
 
     {"memory": bytes or null, "path": [...]}                      once, at the start
-    {"id": 1, "file": "/x/y.py", "function": "f"}                 load; answer {"id": 1, "loaded": true}
-    {"id": 2, "file": ..., "function": "f", "payload": ...}       call; answer {"id": 2, "result": ...}
-    any failure                                                   {"id": 2, "error": "...", "kind": "ValueError"}
+    {"id": 1, "file": "/x/y.py", "function": "f"}               load; answer {"id": 1, "loaded": true}
+    {"id": 2, "file": ..., "function": "f", "payload": ...}     call; answer {"id": 2, "result": ...}
+    any failure                         answer {"id": 2, "error": "Traceback ...", "kind": "ValueError"}
 """
 # SPDX-License-Identifier: Apache-2.0
 

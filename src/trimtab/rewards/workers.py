@@ -36,6 +36,7 @@ PROCESS = Path(__file__).with_name("worker_process.py")
 LOAD_TIMEOUT = 60.0
 """Seconds for starting a process and importing a function's file; not counted to any call."""
 MEMORY = 2 << 30
+STDERR_KEPT = 1 << 20
 CALLS_A_PROCESS = 20_000
 """Then a process is replaced, so that slow leaks of a grader cannot grow."""
 
@@ -99,10 +100,13 @@ class WorkerPool:
         return call.future
 
     def close(self) -> None:
-        """Kills all processes; calls that run are crashed, and a later call starts anew."""
+        """Kills all processes: calls that run crash, waiting ones are cancelled, later ones start anew."""
         with self._lock:
             processes, self._processes = self._processes, []
             waiting, self._waiting = self._waiting, queue.SimpleQueue()
+        with contextlib.suppress(queue.Empty):
+            while (call := waiting.get_nowait()) is not None:
+                call.future.cancel()
         for process in processes:
             waiting.put(None)
             process.kill()
@@ -156,11 +160,16 @@ class _Process:
             self._exchange(call, LOAD_TIMEOUT, with_payload=False)
             self.loaded.add(key)
         self.calls += 1
+        if (
+            self.stderr.seek(0, os.SEEK_END) > STDERR_KEPT
+        ):  # the offset is shared: the process starts again at 0
+            self.stderr.seek(0)
+            self.stderr.truncate()
         return self._exchange(call, call.timeout, with_payload=True)["result"]
 
     def _start(self) -> None:
         self.kill()
-        self.stderr = tempfile.TemporaryFile()
+        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115  (kill closes it)
         self.running = subprocess.Popen(
             [sys.executable, "-P", str(PROCESS), str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -197,7 +206,9 @@ class _Process:
     def _send_and_receive(self, request: bytes, deadline: float, wanted: bool) -> bytes | None:
         """One line of reply; None when the deadline passed, empty when the process ended."""
         process = self.running
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         rest = memoryview(request)
         with selectors.DefaultSelector() as pipes:
             pipes.register(process.stdin, selectors.EVENT_WRITE)
@@ -226,14 +237,16 @@ class _Process:
 
     def _last_words(self) -> str:
         """How the process ended, with the end of what it wrote to standard error."""
-        assert self.running is not None
+        process = self.running
+        if process is None:
+            return "it was closed"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.running.wait(timeout=5)
+            process.wait(timeout=5)
         size = self.stderr.seek(0, os.SEEK_END)
         self.stderr.seek(max(0, size - 2000))
         said = self.stderr.read().decode(errors="replace").strip()
         self.kill()
-        return f"exit code {self.running.returncode if self.running else None}{': ' if said else ''}{said}"
+        return f"exit code {process.returncode}{': ' if said else ''}{said}"
 
     def kill(self) -> None:
         """Ends the process and every child it has started."""

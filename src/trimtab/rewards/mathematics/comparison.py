@@ -2,9 +2,10 @@
 
 The policy, said once:
 * numbers are compared exactly: 0.5 is 1/2, 0.3333 is not 1/3. ``tolerance`` loosens this for real constants;
-* a unit that only one side names is let pass (5 cm is 5); units that both name must agree, after conversion
-  (100 cm is 1 m); a noun is a unit (13 apples are not 13 oranges);
-* 50% is 1/2, and the sign may be left out (50% is 50) from 1% on; 90 degrees are pi/2, or 90 without the sign;
+* a unit that only one side names is let pass (5 cm is 5); units that both name must agree, after
+  conversion (100 cm is 1 m); a noun is a unit (13 apples are not 13 oranges);
+* 50% is 1/2, and the sign may be left out (50% is 50) from 1% on; 90 degrees are pi/2, and 90 without the
+  sign;
 * sets and bare lists have no order and no repetitions, tuples, intervals and matrices have order;
   one thing alone is its own list;
 * a name is let pass (x = 5 is 5), two names must agree; an equation equals its multiples; an interval
@@ -15,7 +16,7 @@ The policy, said once:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from trimtab.rewards.mathematics import reals
@@ -25,11 +26,9 @@ from trimtab.rewards.mathematics.expressions import (
     Expression,
     Letter,
     Number,
-    Power,
     Product,
     number,
 )
-from trimtab.rewards.mathematics.expressions import MINUS_ONE
 from trimtab.rewards.mathematics.forms import (
     Equation,
     Form,
@@ -43,7 +42,6 @@ from trimtab.rewards.mathematics.forms import (
     Words,
 )
 from trimtab.rewards.mathematics.relations import as_reals, assigned, difference
-from trimtab.rewards.mathematics.units import Unit
 
 _DEGREE = Product((Constant("pi"), Number(Fraction(1, 180))))
 _HUNDREDTH = Number(Fraction(1, 100))
@@ -117,6 +115,8 @@ class Comparison:
 
     def _numbers(self, answer: Expression, gold: Expression) -> Verdict:
         verdict = self.work.equal(answer, gold)
+        if verdict is None and self.work.has_value(gold):
+            verdict = False  # the answer has none where the gold has one
         if verdict is not True and self.tolerance and self.work.within(answer, gold, self.tolerance):
             return True
         return verdict
@@ -132,6 +132,10 @@ class Comparison:
             tuples = assigned(answer), assigned(gold)
             return any(tuples) and self._items(tuples[0] or answer, tuples[1] or gold)
         if not answer.ordered:
+            tuples = assigned(answer), assigned(gold)
+            if (tuples[0] is None) != (tuples[1] is None):  # x = 1, y = 2 is 1, 2 in this order only
+                one, other = tuples[0] or Items("()", answer.items), tuples[1] or Items("()", gold.items)
+                return "{}" not in (answer.brackets, gold.brackets) and self._items(one, other)
             return self._unordered(answer.items, gold.items)
         if answer.brackets != gold.brackets or len(answer.items) != len(gold.items):
             return False
@@ -180,8 +184,8 @@ def _scaled(value: Value) -> Expression:
     return Product((value.expression, Number(value.unit.scale)))
 
 
-def _all(verdicts: Sequence[Verdict] | object) -> Verdict:
-    found = list(verdicts)  # type: ignore[call-overload]
+def _all(verdicts: Iterable[Verdict]) -> Verdict:
+    found = list(verdicts)
     return False if False in found else None if None in found else True
 
 
@@ -199,7 +203,8 @@ def _as_equation(form: Form) -> Equation | None:
     """``y = 2x + 1`` as ``y - (2x + 1) = 0``, where the name is one letter and the value has letters."""
     if isinstance(form, Equation):
         return form
-    if isinstance(form, Named) and isinstance(form.form, Value) and form.form.unit is None:
-        if "(" not in form.name:
-            return Equation(difference(Letter(form.name), form.form.expression))
+    if isinstance(form, Named) and "(" not in form.name:
+        value = form.form
+        if isinstance(value, Value) and value.unit is None:
+            return Equation(difference(Letter(form.name), value.expression))
     return None

@@ -38,7 +38,20 @@ NEEDED_PLACES = 3
 
 ENOUGH_PLACES = 6
 """After so many that agree the two are equal."""
-_KINDS = ("near", "far", "signed", "whole", "near", "signed", "whole", "far", "near", "near", "whole", "whole")
+_KINDS = (
+    "near",
+    "far",
+    "signed",
+    "whole",
+    "near",
+    "signed",
+    "whole",
+    "far",
+    "near",
+    "near",
+    "whole",
+    "whole",
+)
 
 Places = Mapping[str, Fraction]
 Pair = Callable[[Evaluator], tuple[Any, Any]]
@@ -70,7 +83,13 @@ class Equality:
                     break
             return True if agreed >= (NEEDED_PLACES if names else 1) else None
         except TooLarge:
+            if self.budget.left < 0:
+                raise
             return self.folded(one) == self.folded(other)
+
+    def has_value(self, one: Expression) -> bool:
+        """Can its value be computed at enough places? Then whatever is undefined there does not equal it."""
+        return self.equal(one, Sum((one, Number(Fraction(1))))) is False
 
     def proportional(self, one: Expression, other: Expression) -> int | None:
         """The sign of c where one = c * other for a constant c; 0 where there is none; None if unknown."""
@@ -90,7 +109,8 @@ class Equality:
                 return 0
             agreed += verdict is True
         first, second = signs[start]
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         return first * second if agreed >= NEEDED_PLACES - 1 else None
 
     def compare(self, one: Expression, other: Expression) -> int | None:
@@ -101,7 +121,13 @@ class Equality:
         if letters(one) | letters(other) or _is_complex(one, other):
             return None
         same = self.equal(one, other)
-        return 0 if same else None if same is None else self._sign(Sum((one, Product((Number(Fraction(-1)), other)))), {})
+        return (
+            0
+            if same
+            else None
+            if same is None
+            else self._sign(Sum((one, Product((Number(Fraction(-1)), other)))), {})
+        )
 
     def within(self, answer: Expression, gold: Expression, tolerance: float) -> bool:
         """|answer - gold| <= tolerance * max(1, |gold|), for real constants; False for anything else."""
@@ -133,7 +159,7 @@ class Equality:
             case _:
                 return node
         try:
-            value = Evaluator(BITS, Budget(100)).value(node, {})
+            value = Evaluator(BITS, self.budget).value(node, {})
         except (Undefined, TooLarge, KeyError):
             return node
         return Number(value) if isinstance(value, Fraction) else node
@@ -199,6 +225,11 @@ def _places(one: Expression, other: Expression) -> Iterator[Places]:
         place: dict[str, Fraction] = {}
         for name in names:
             low = random.randrange(31, 97)
-            ends = {"near": (1, low), "far": (low + 1, 3 * low), "signed": (-2 * low, 2 * low), "whole": (2, 12)}
+            ends = {
+                "near": (1, low),
+                "far": (low + 1, 3 * low),
+                "signed": (-2 * low, 2 * low),
+                "whole": (2, 12),
+            }
             place[name] = Fraction(random.randrange(*ends[kind]), 1 if kind == "whole" else low)
         yield place

@@ -198,7 +198,7 @@ class Evaluator:
             if size * abs(exponent) > EXACT_BITS + size:
                 raise TooLarge("a power of too many digits")
             return base**exponent
-        if base and abs(int(self.mp.mag(base)) * exponent) > 2 * FLOAT_BITS or abs(exponent) > EXACT_BITS:
+        if (base and abs(int(self.mp.mag(base)) * exponent) > 2 * FLOAT_BITS) or abs(exponent) > EXACT_BITS:
             raise TooLarge("a power of too many digits")
         self._count(0.5)
         return base**exponent
@@ -275,7 +275,10 @@ class Evaluator:
 
 
 _NAMES = {
-    **{"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot"},
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arccot": "acot",
 }
 
 

@@ -31,16 +31,22 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """All terms added."""
+
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
+    """All factors multiplied; a quotient has a factor to the power -1."""
+
     factors: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
+    """``base ^ exponent``"""
+
     base: Expression
     exponent: Expression
 
@@ -64,7 +70,28 @@ class PlusMinus:
 Expression = Number | Constant | Letter | Sum | Product | Power | Call | PlusMinus
 
 ONE_ARGUMENT = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln abs floor ceil factorial sqrt".split()
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "arccot",
+        "sinh",
+        "cosh",
+        "tanh",
+        "exp",
+        "ln",
+        "abs",
+        "floor",
+        "ceil",
+        "factorial",
+        "sqrt",
+    ]
 )
 TWO_ARGUMENTS = frozenset({"root", "log", "binom"})
 """``log`` always has a base here; where none is written it is the letter of UNKNOWN_BASE."""
@@ -77,10 +104,12 @@ MINUS_ONE = Number(Fraction(-1))
 
 
 def number(value: int | Fraction) -> Number:
+    """A node of this value."""
     return Number(Fraction(value))
 
 
 def negative(term: Expression) -> Expression:
+    """``-term``"""
     return Number(-term.value) if isinstance(term, Number) else Product((MINUS_ONE, term))
 
 
@@ -92,6 +121,7 @@ def quotient(top: Expression, low: Expression) -> Expression:
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
+    """The nodes right below."""
     match node:
         case Sum(terms):
             return terms

@@ -27,7 +27,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Several answers. ``brackets``: ``{}`` a set, empty a bare list, else as written: ``()``, ``[]``, ``(]``."""
+    """Several answers. ``brackets``: ``{}`` a set, empty a bare list, else as written: ``()``, ``[]``."""
 
     brackets: str
     items: tuple[Form, ...]
@@ -46,6 +46,8 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
+    """Rows of cells."""
+
     rows: tuple[tuple[Form, ...], ...]
 
 

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 from trimtab.rewards.mathematics.choices import choice_of, gold_choice
 from trimtab.rewards.mathematics.comparison import Comparison, Verdict
+from trimtab.rewards.mathematics.equality import Equality
 from trimtab.rewards.mathematics.evaluation import TooLarge
-from trimtab.rewards.mathematics.expressions import letters
+from trimtab.rewards.mathematics.expressions import is_infinite, letters
 from trimtab.rewards.mathematics.forms import Form, Items, Named, Value, Words
-from trimtab.rewards.mathematics.normal import closing, normal
-from trimtab.rewards.mathematics.reading import read
+from trimtab.rewards.mathematics.normal import TEXT_BEGINS, TEXT_ENDS, closing, normal
+from trimtab.rewards.mathematics.reading import LONGEST_ANSWER, read
 from trimtab.rewards.mathematics.tokens import Unreadable
-from trimtab.rewards.mathematics.words import plain_words
+from trimtab.rewards.mathematics.words import CONSTANT_WORDS, FUNCTION_WORDS, plain_words
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
@@ -37,11 +38,10 @@ def unboxed(gold: str) -> str:
 
 
 def judge(answer: str, gold: str, tolerance: float = 0.0) -> Judgement:
-    """Is ``answer`` equivalent to ``gold``? Never raises for what stands in the answer.
-
-    Raises Unreadable when the gold cannot be read and the answer is not the same text.
-    """
+    """Is ``answer`` equivalent to ``gold``? Raises nothing, whatever stands in the two."""
     shown = f"{_short(answer)} and {_short(gold)}"
+    if len(answer) > LONGEST_ANSWER:
+        return Judgement(False, f"an answer of {len(answer)} characters")
     if (chosen := gold_choice(gold)) is not None:
         given = choice_of(answer)
         if given is not None and given.letter == chosen.letter:
@@ -51,17 +51,28 @@ def judge(answer: str, gold: str, tolerance: float = 0.0) -> Judgement:
         if given is not None or not chosen.option:
             return Judgement(False, f"{shown} do not choose the same letter")
         return judge(answer, chosen.option, tolerance)
-    if len(answer) < 10_000 and normal(answer) == normal(gold):
+    if _unmarked(answer) == _unmarked(gold):
         return Judgement(True, f"{shown} are written the same")
-    wanted = read_gold(gold)
     try:
-        given_form = read(answer)
-        verdict = _compared(given_form, wanted, answer, gold, tolerance)
+        wanted = read_gold(gold)
+    except Unreadable as fault:
+        return Judgement(None, f"{_short(gold)} cannot be read: {fault}")
+    if isinstance(wanted, Words) and _unmarked(answer).casefold() == _unmarked(gold).casefold():
+        return Judgement(True, f"{shown} are the same words")
+    try:
+        verdict = _compared(read(answer), wanted, answer, gold, tolerance)
     except Unreadable as fault:
         return Judgement(False, f"{_short(answer)} cannot be read: {fault}")
     except TooLarge as fault:
         return Judgement(False, f"{shown} are too large to compare: {fault}")
+    if verdict is None:
+        return Judgement(None, f"our rules cannot decide about {shown}")
     return Judgement(verdict, f"{shown} are {'' if verdict else 'not '}equivalent")
+
+
+def _unmarked(text: str) -> str:
+    """The normal spelling without blanks at its marks of words."""
+    return re.sub(f" ?[{TEXT_BEGINS}{TEXT_ENDS}] ?", " ", normal(text)).strip()
 
 
 @lru_cache(maxsize=16_384)
@@ -103,50 +114,61 @@ def _is_list(form: Form) -> bool:
     return isinstance(form, Items) and not form.ordered and len(form.items) > 1
 
 
-def gold_fault(gold: str) -> str | None:
+class GoldFault(NamedTuple):
+    """Why a gold answer cannot be graded against. ``symbolic``: the symbolic checker may read it."""
+
+    reason: str
+    symbolic: bool = False
+
+
+@lru_cache(maxsize=65_536)
+def gold_fault(gold: str) -> GoldFault | None:
     """Why these rules cannot grade against this gold answer; None when they can."""
     if not gold.strip():
-        return "the gold answer is empty"
-    if len(_BOX.findall(gold)) > 1:
-        return f"the gold answer {_short(gold)} has several boxes; write its parts as one list"
-    gold = unboxed(gold)
+        return GoldFault("the gold answer is empty")
     if gold_choice(gold) is not None:
         return None
     try:
         form = read_gold(gold)
     except Unreadable as fault:
-        return f"the gold answer {_short(gold)} cannot be read: {fault}"
-    if loose := _loose_words(form):
-        return (
+        return GoldFault(f"the gold answer {_short(gold)} cannot be read: {fault}", symbolic="\\" in gold)
+    if loose := _loose_words(form, gold):
+        return GoldFault(
             f"the gold answer {_short(gold)} is neither mathematics nor a phrase that this grader knows; "
             f"write \\text{{{loose}}}, or use the grader answer"
         )
-    if judge(gold, gold).verdict is not True:
-        return f"the gold answer {_short(gold)} does not grade as right against itself"
-    return None
+    return None if _has_value(form) else GoldFault(f"the gold answer {_short(gold)} has no value")
 
 
-def _loose_words(form: Form) -> str:
+def _has_value(form: Form) -> bool:
+    """False for 1/0 and the like."""
+    if not isinstance(form, Value) or letters(form.expression) or is_infinite(form.expression):
+        return True
+    return Equality().has_value(form.expression)
+
+
+def _loose_words(form: Form, gold: str) -> str:
     """Several plain words in a row that are not marked as text: they may be anything."""
     for part in form.items if isinstance(form, Items) else (form,):
         part = _inner(part)
         if isinstance(part, Words) and not part.marked and " " in part.text.strip():
             return part.text
-    return ""
+    words = gold.split()
+    letters_only = all(re.fullmatch(r"[A-Za-z]{2,}", word) for word in words)
+    known = {word.lower() for word in words} & (FUNCTION_WORDS.keys() | CONSTANT_WORDS.keys())
+    return gold.strip() if isinstance(form, Value) and len(words) > 1 and letters_only and not known else ""
 
 
 def canonical(answer: str) -> str:
-    """One spelling for answers that these rules can see are equal without comparing: votes are counted by it."""
+    """One spelling for answers that are seen to be equal without comparing; votes are counted by it."""
     choice = choice_of(answer)
     if choice is not None:
         return choice.letter
     try:
         form = _inner(read(answer))
     except Unreadable:
-        return re.sub(r"\s+", "", normal(answer[:10_000]).casefold())
+        return re.sub(r"\s+", "", normal(answer[:LONGEST_ANSWER]).casefold())
     if isinstance(form, Value) and form.unit is None and not letters(form.expression):
-        from trimtab.rewards.mathematics.equality import Equality
-
         return repr(Equality().folded(form.expression))
     return repr(form)
 

@@ -13,7 +13,9 @@ MAX_NESTING = 50
 MAX_POSTFIX = 3
 """Factorial signs and powers in a row after one value."""
 
-_NAMES = "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log lg abs floor ceil cbrt"
+_NAMES = (
+    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh exp ln log lg abs floor ceil cbrt"
+)
 FUNCTIONS = frozenset(_NAMES.split())
 INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 FACTORS = FUNCTIONS | {"frac", "sqrt", "binom", "pi", "infty", "lfloor", "lceil"}
@@ -33,14 +35,19 @@ def divide(factors: list[Expression], divisor: Expression) -> None:
 
 
 def degree_at(tokens: Sequence[Token], at: int) -> Sequence[Token]:
-    """The tokens of a degree sign here: ``^\\circ``, ``^{\\circ}``, ``\\degree``; empty when there is none."""
+    """The tokens of a degree sign here (``^\\circ``, ``^{\\circ}``, ``\\degree``), or nothing."""
     here = tokens[at : at + 4]
     if here and here[0].is_name("degree", "circ"):
         return here[:1]
     if len(here) > 1 and here[0].is_sign("^"):
         if here[1].is_name("circ", "degree"):
             return here[:2]
-        if len(here) > 3 and here[1].is_sign("{") and here[2].is_name("circ", "degree") and here[3].is_sign("}"):
+        if (
+            len(here) > 3
+            and here[1].is_sign("{")
+            and here[2].is_name("circ", "degree")
+            and here[3].is_sign("}")
+        ):
             return here
     return ()
 

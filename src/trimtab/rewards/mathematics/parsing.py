@@ -11,37 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from trimtab.rewards.mathematics.expressions import (
-    INFINITY,
-    MINUS_ONE,
-    UNKNOWN_BASE,
-    Call,
-    Constant,
-    Expression,
-    Letter,
-    Number,
-    PlusMinus,
-    Power,
-    Product,
-    Sum,
-    negative,
-    number,
-    quotient,
-)
-from trimtab.rewards.mathematics.marks import (
-    DEGREE,
-    FACTORS,
-    FUNCTIONS,
-    INVERSE,
-    MAX_NESTING,
-    MAX_POSTFIX,
-    PAIRS,
-    degree_at,
-    divide,
-    is_solidus,
-)
+from trimtab.rewards.mathematics import expressions as tree
+from trimtab.rewards.mathematics import marks
+from trimtab.rewards.mathematics.expressions import Expression, Number, negative, quotient
 from trimtab.rewards.mathematics.tokens import Token, Unreadable, number_of
 from trimtab.rewards.mathematics.words import NEVER_A_UNIT
+
 
 class Parser:
     """Reads one expression from ``tokens``, beginning at ``at``; ``at`` is then where it ended."""
@@ -70,14 +45,14 @@ class Parser:
         terms = [self._term()]
         while (token := self.next) is not None and (token.is_sign("+", "-") or token.is_name("pm", "mp")):
             terms.append(self._term())
-        return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+        return terms[0] if len(terms) == 1 else tree.Sum(tuple(terms))
 
     def _term(self) -> Expression:
         """One signed term; a second sign is read too, as in ``+ -3``."""
         token = self.next
         if token is not None and token.is_name("pm", "mp"):
             self.at += 1
-            return PlusMinus(1 if token.text == "pm" else -1, self._product())
+            return tree.PlusMinus(1 if token.text == "pm" else -1, self._product())
         below = False
         for _ in range(2):
             if self.next is not None and self.next.is_sign("+", "-"):
@@ -87,7 +62,7 @@ class Parser:
 
     def _product(self) -> Expression:
         start = self.at
-        factors = [self._power()]
+        factors: list[Expression] = [self._power()]
         plain = self.at == start + 1 and self.tokens[start].text.isdigit()
         if plain and (part := self._proper_fraction()) is not None:
             factors = [Number(number_of(self.tokens[start]) + part)]
@@ -97,12 +72,12 @@ class Parser:
                 factors.append(self._signed_power())
             elif token.is_sign("/"):
                 self.at += 1
-                divide(factors, self._signed_power())
+                marks.divide(factors, self._signed_power())
             elif self._begins_factor(token):
                 factors.append(self._power())
             else:
                 break
-        return factors[0] if len(factors) == 1 else Product(tuple(factors))
+        return factors[0] if len(factors) == 1 else tree.Product(tuple(factors))
 
     def _signed_power(self) -> Expression:
         if self.next is not None and self.next.is_sign("-"):
@@ -116,7 +91,7 @@ class Parser:
         value: Expression | None = None
         if token is not None and token.is_name("frac"):
             value = self._primary()
-        elif token is not None and token.spaced and is_solidus(self.tokens, start):
+        elif token is not None and token.spaced and marks.is_solidus(self.tokens, start):
             low = number_of(self.tokens[start + 2])
             value = Number(number_of(token) / low) if low else None
             self.at = start + 3
@@ -128,12 +103,12 @@ class Parser:
 
     def _begins_factor(self, token: Token) -> bool:
         if token.kind == "number":
-            return self.tokens[self.at - 1].kind != "number"
+            return self.tokens[self.at - 1].kind not in ("number", "letter")  # x2 may be anything
         if token.is_sign("|"):
             return not self.in_bars
         if token.kind == "word":
             return self._is_product(token)
-        return token.kind == "letter" or token.is_sign("(", "[", "{") or token.is_name(*FACTORS)
+        return token.kind == "letter" or token.is_sign("(", "[", "{") or token.is_name(*marks.FACTORS)
 
     def _is_product(self, token: Token) -> bool:
         """``\\mathrm{ab}`` inside a formula is a times b: a unit cannot stand there."""
@@ -141,18 +116,18 @@ class Parser:
 
     def _power(self) -> Expression:
         value = self._primary()
-        for _ in range(MAX_POSTFIX):
+        for _ in range(marks.MAX_POSTFIX):
             token = self.next
             if token is not None and token.is_sign("!"):
                 self.at += 1
-                value = Call("factorial", (value,))
-            elif token is not None and token.is_sign("^") and not degree_at(self.tokens, self.at):
+                value = tree.Call("factorial", (value,))
+            elif token is not None and token.is_sign("^") and not marks.degree_at(self.tokens, self.at):
                 self.at += 1
-                value = Power(value, self._exponent())
+                value = tree.Power(value, self._exponent())
         if self.inside:  # at the end of an answer a degree sign is its unit
-            degree = degree_at(self.tokens, self.at)
+            degree = marks.degree_at(self.tokens, self.at)
             self.at += len(degree)
-            value = Product((value, DEGREE)) if degree else value
+            value = tree.Product((value, marks.DEGREE)) if degree else value
         return value
 
     def _exponent(self) -> Expression:
@@ -164,14 +139,14 @@ class Parser:
         if self.next is not None and self.next.is_sign("^"):
             self.at += 1
             self._deeper()
-            value = Power(value, self._exponent())
+            value = tree.Power(value, self._exponent())
             self.nesting -= 1
         return value
 
     def _deeper(self) -> None:
         self.nesting += 1
-        if self.nesting > MAX_NESTING:
-            raise Unreadable(f"nested deeper than {MAX_NESTING}")
+        if self.nesting > marks.MAX_NESTING:
+            raise Unreadable(f"nested deeper than {marks.MAX_NESTING}")
 
     def group(self, opening: str) -> Expression:
         """What stands between ``opening`` (the next token) and its closing sign."""
@@ -181,8 +156,8 @@ class Parser:
         value = self.whole()
         self.inside -= 1
         self.in_bars = bars
-        if self.next is None or not self.next.is_sign(PAIRS[opening]):
-            raise Unreadable(f"{opening} without {PAIRS[opening]}")
+        if self.next is None or not self.next.is_sign(marks.PAIRS[opening]):
+            raise Unreadable(f"{opening} without {marks.PAIRS[opening]}")
         self.at += 1
         return value
 
@@ -200,14 +175,14 @@ class Parser:
             return self._number(token)
         if token.kind == "letter":
             self.at += 1
-            return Constant(token.text) if token.text in ("e", "i") else Letter(token.text)
+            return tree.Constant(token.text) if token.text in ("e", "i") else tree.Letter(token.text)
         if token.kind == "word" and self._is_product(token):
             self.at += 1
-            return Product(tuple(Letter(letter) for letter in token.text))
+            return tree.Product(tuple(tree.Letter(letter) for letter in token.text))
         if token.is_sign("(", "[", "{"):
             return self.group(token.text)
         if token.is_sign("|"):
-            return Call("abs", (self.group("|"),))
+            return tree.Call("abs", (self.group("|"),))
         if token.kind == "name":
             return self._named(token.text)
         raise Unreadable(f"{token.text!r} where a value was expected")
@@ -222,22 +197,22 @@ class Parser:
         if not isinstance(base, Number) or base.value.denominator != 1 or not 2 <= base.value <= 36:
             raise Unreadable("a subscript of a number that is no base")
         try:
-            return number(int(token.text, int(base.value)))
+            return tree.number(int(token.text, int(base.value)))
         except ValueError:
             raise Unreadable(f"{token.text} is no number in base {base.value}") from None
 
     def _named(self, name: str) -> Expression:
         self.at += 1
         if name == "pi":
-            return Constant("pi")
+            return tree.Constant("pi")
         if name == "infty":
-            return INFINITY
+            return tree.INFINITY
         if name == "frac":
             top = self._argument()
             return quotient(top, self._argument())
         if name == "binom":
             above = self._argument()
-            return Call("binom", (above, self._argument()))
+            return tree.Call("binom", (above, self._argument()))
         if name == "sqrt":
             return self._root()
         if name in ("lfloor", "lceil"):
@@ -247,8 +222,8 @@ class Parser:
             if self.next is None or not self.next.is_name("rfloor" if name == "lfloor" else "rceil"):
                 raise Unreadable(f"\\{name} without its end")
             self.at += 1
-            return Call("floor" if name == "lfloor" else "ceil", (value,))
-        if name in FUNCTIONS:
+            return tree.Call("floor" if name == "lfloor" else "ceil", (value,))
+        if name in marks.FUNCTIONS:
             return self._function(name)
         raise Unreadable(f"\\{name} where a value was expected")
 
@@ -268,22 +243,25 @@ class Parser:
         if token.spaced:
             return self._number(token)
         rest = Token("number", token.text[1:])
-        self.tokens = [*self.tokens[: self.at], Token("number", token.text[0]), rest, *self.tokens[self.at + 1 :]]
+        self.tokens = [
+            *self.tokens[: self.at],
+            Token("number", token.text[0]),
+            rest,
+            *self.tokens[self.at + 1 :],
+        ]
         return self._number(self.tokens[self.at])
 
     def _root(self) -> Expression:
-        degree: Expression = number(2)
+        degree: Expression = tree.number(2)
         if self.next is not None and self.next.is_sign("["):
             degree = self.group("[")
         token = self.next
-        if token is not None and token.kind == "number":
-            value = self._number(token)  # \sqrt 12 and √12 mean the whole number to everyone but LaTeX
-        else:
-            value = self._argument()
-        return Call("sqrt", (value,)) if degree == number(2) else Call("root", (degree, value))
+        # \sqrt 12 and √12 mean the whole number to everyone but LaTeX
+        value = self._number(token) if token is not None and token.kind == "number" else self._argument()
+        return tree.Call("sqrt", (value,)) if degree == tree.number(2) else tree.Call("root", (degree, value))
 
     def _function(self, name: str) -> Expression:
-        base: Expression = number(10) if name == "lg" else UNKNOWN_BASE
+        base: Expression = tree.number(10) if name == "lg" else tree.UNKNOWN_BASE
         exponent: Expression | None = None
         while (token := self.next) is not None and token.is_sign("_", "^"):
             self.at += 1
@@ -293,16 +271,16 @@ class Parser:
                 base = self._argument()
             else:
                 raise Unreadable(f"a subscript of {name}")
-        if exponent == MINUS_ONE and name in INVERSE:
-            name, exponent = INVERSE[name], None
+        if exponent == tree.MINUS_ONE and name in marks.INVERSE:
+            name, exponent = marks.INVERSE[name], None
         argument = self._function_argument()
         if name in ("log", "lg"):
-            value: Expression = Call("log", (base, argument))
+            value: Expression = tree.Call("log", (base, argument))
         elif name == "cbrt":
-            value = Call("root", (number(3), argument))
+            value = tree.Call("root", (tree.number(3), argument))
         else:
-            value = Call(name, (argument,))
-        return value if exponent is None else Power(value, exponent)
+            value = tree.Call(name, (argument,))
+        return value if exponent is None else tree.Power(value, exponent)
 
     def _function_argument(self) -> Expression:
         """A group, or the product that follows: ``\\sin 2\\pi x``."""
@@ -314,7 +292,7 @@ class Parser:
         while (token := self.next) is not None and self._continues_argument(token):
             factors.append(self._power())
         self.inside -= 1
-        return factors[0] if len(factors) == 1 else Product(tuple(factors))
+        return factors[0] if len(factors) == 1 else tree.Product(tuple(factors))
 
     def _continues_argument(self, token: Token) -> bool:
         plain = token.kind in ("number", "letter") or token.is_name("pi", "frac", "sqrt")

@@ -1,4 +1,4 @@
-"""Where the answer stands: the last box that was opened, a declared marker, or a response that is nothing else.
+"""Where the answer stands: the last box that was opened, a declared marker, or the whole response.
 
 1. Only the conclusion counts: what follows the last ``</think>``; nothing, when a ``<think>`` never closes.
 2. If a ``\\boxed{`` (or ``\\fbox{``) is opened in it, the last one that is opened decides. It must be closed.
@@ -27,17 +27,19 @@ MARKERS = (BOX, "Answer:", "The answer is")
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _DENIED_BEFORE = re.compile(
-    r"(?:\bnot|n't|\bnever|\bcannot|\bneither|\bnor|\bwrong|\bincorrect)"
+    r"(?:\bnot|n't|\bnever|\bcannot|\bneither|\bnor|\bwrong|\bincorrect|\\neq?|≠)"
     r"(?:\s+(?:be|equal(?: to)?|the|an?|my|our|final|correct|right))*[\s:*$({\[\\]*$",
     re.IGNORECASE,
 )
 _DENIED_AFTER = re.compile(
-    r"^[\s$)}\]*.,\\]*(?:(?:is|was|would be|seems|looks)\s*(?:not|n't|wrong|incorrect|false)|isn't|wasn't|"
-    r"\(?(?:wrong|incorrect))\b",
+    r"^[\s$)}\]*,\\]*(?:(?:(?:which|that|this|it)\s+)?(?:is|was|would be|seems|looks)\s*"
+    r"(?:not|n't|wrong|incorrect|false)|isn't|wasn't|\(?(?:wrong|incorrect))\b",
     re.IGNORECASE,
 )
 _HOPE = re.compile(r"[.\s]*\bI hope (?:it|this) is correct\W*$", re.IGNORECASE)
 """The end of a widely used answer format; the one sentence that may follow an answer on its line."""
+LONGEST_CONCLUSION = 1_000_000
+"""Characters; of a longer one only the end is read."""
 _REACH = 60
 """Characters before and after a mark in which a denial is looked for."""
 _DISPLAY = (("$$", "$$"), ("\\[", "\\]"))
@@ -52,7 +54,7 @@ class Place(NamedTuple):
 
 def find_answer(response: str, markers: tuple[str, ...] = MARKERS) -> Place:
     """The answer in a response, by the rules above."""
-    body = conclusion(response)
+    body = conclusion(response)[-LONGEST_CONCLUSION:]
     if not body.strip():
         return Place(None, "nothing after the thinking")
     if BOX in markers and (boxed := _boxed(body)) is not None:
@@ -105,7 +107,13 @@ def _pattern(marker: str) -> re.Pattern[str]:
 
 
 def is_tag(marker: str) -> bool:
+    """``<answer>`` and the like."""
     return re.fullmatch(r"<\w[\w-]*>", marker.strip()) is not None
+
+
+def closing_of(marker: str) -> str:
+    """The closing tag of a tag; empty for other markers."""
+    return marker.strip().replace("<", "</", 1) if is_tag(marker) else ""
 
 
 def _last_mark(body: str, marker: str) -> tuple[int, int, str] | None:
@@ -120,7 +128,7 @@ def _marked(body: str, start: int, end: int, marker: str) -> Place:
         return Place(None, f"{marker!r} is denied")
     rest = body[end:]
     if is_tag(marker):
-        inside, closed, _ = rest.partition(marker.strip().replace("<", "</", 1))
+        inside, closed, _ = rest.partition(closing_of(marker))
         if not closed:
             return Place(None, f"{marker} is opened and never closed")
         return Place(inside.strip() or None, f"nothing in {marker}")
@@ -130,7 +138,11 @@ def _marked(body: str, start: int, end: int, marker: str) -> Place:
         if line.startswith(opening):
             inside, closed, after = line[2:].partition(end_mark)
             ended = closed and not after.partition("\n")[0].strip(" .*")
-            return Place(inside.strip(), "") if ended and inside.strip() else Place(None, "an unfinished formula")
+            return (
+                Place(inside.strip(), "")
+                if ended and inside.strip()
+                else Place(None, "an unfinished formula")
+            )
     given = _HOPE.sub("", line.partition("\n")[0]).strip()
     return Place(given or None, f"nothing after {marker!r}")
 

@@ -34,13 +34,9 @@ def trailing_unit(tokens: Sequence[Token], currency: Unit | None = None) -> tupl
     Raises Unreadable when not all of it is a unit: words such as "or", "less", "wrong" are none.
     """
     scale: Scale | None = None
-    if tokens and tokens[0].kind == "word" and tokens[0].text.lower() in SCALES:
-        times = Number(Fraction(SCALES[tokens[0].text.lower()]))
-        tokens = tokens[1:]
-
-        def scale(value: Expression) -> Expression:
-            return Product((value, times))
-
+    word = tokens[0].text.lower() if tokens and tokens[0].kind == "word" else ""
+    if word in SCALES:
+        tokens, scale = tokens[1:], _times(SCALES[word])
     if not tokens:
         return scale, currency
     if len(tokens) > MAX_UNIT_TOKENS:
@@ -49,6 +45,10 @@ def trailing_unit(tokens: Sequence[Token], currency: Unit | None = None) -> tupl
     if currency is not None and unit.powers not in (currency.powers, ()):
         raise Unreadable("a currency and another unit")
     return scale, currency or (unit if unit != ONE else None)
+
+
+def _times(factor: int) -> Scale:
+    return lambda value: Product((value, Number(Fraction(factor))))
 
 
 class _UnitReader:

@@ -7,9 +7,11 @@ reading with 42 in it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from trimtab.rewards.mathematics import relations
+from trimtab.rewards.mathematics.evaluation import TooLarge
 from trimtab.rewards.mathematics.expressions import (
     INFINITY,
     MINUS_ONE,
@@ -21,18 +23,21 @@ from trimtab.rewards.mathematics.expressions import (
     signed,
 )
 from trimtab.rewards.mathematics.forms import Form, Items, Matrix, Piece, Ratio, Reals, Value, Words
-from trimtab.rewards.mathematics.normal import normal
+from trimtab.rewards.mathematics.normal import TEXT_BEGINS, TEXT_ENDS, normal
 from trimtab.rewards.mathematics.parsing import Parser
 from trimtab.rewards.mathematics.quantities import leading_currency, trailing_unit
+from trimtab.rewards.mathematics.scanning import tokens_of
 from trimtab.rewards.mathematics.splitting import is_comma, is_enclosed, is_joint, split
-from trimtab.rewards.mathematics.tokens import Token, Unreadable, tokens_of
-from trimtab.rewards.mathematics.words import phrase, plain_words
+from trimtab.rewards.mathematics.tokens import Token, Unreadable
+from trimtab.rewards.mathematics.words import phrase, plain_words, without_article
 
 LONGEST_ANSWER = 2_000
 """Characters; a longer answer is not read."""
 MAX_ITEMS = 64
 ALL_REALS = Reals((Piece(negative(INFINITY), INFINITY, True, True),))
 _MATRICES = frozenset({"pmatrix", "bmatrix", "matrix", "smallmatrix", "array", "Bmatrix"})
+_TIME = re.compile(r"(\d{1,2}) ?: ?(\d\d) ?([apAP])\.? ?[mM]\.?")
+_TEXT = re.compile(f"{TEXT_BEGINS}[^{TEXT_BEGINS}{TEXT_ENDS}]+{TEXT_ENDS}")
 _PHRASES: dict[str, Form] = {
     "all reals": ALL_REALS,
     "empty set": Items("{}", ()),
@@ -54,15 +59,17 @@ def read(text: str, *, letters_as_units: bool = False, commas_separate: bool = F
         raise Unreadable("nothing")
     if (known := phrase(spelling)) is not None:
         return _PHRASES.get(known, Words(known, marked=True))
+    if (time := _TIME.fullmatch(spelling.replace(TEXT_BEGINS, "").replace(TEXT_ENDS, ""))) is not None:
+        return Words(f"{int(time[1])}:{time[2]} {time[3].lower()}m", marked=True)
     try:
         return answer(tokens_of(spelling, letters_as_units, commas_separate))
-    except RecursionError:
-        raise Unreadable("nested too deep") from None
+    except (RecursionError, TooLarge) as fault:
+        raise Unreadable(f"nested too deep, or too large: {fault}") from None
     except Unreadable:
         words = plain_words(spelling)
-        if words is None:
+        if words is None and not _TEXT.fullmatch(spelling):
             raise
-        return Words(words, marked="\x02" in spelling)
+        return Words(words or spelling[1:-1].strip().casefold(), marked=TEXT_BEGINS in spelling)
 
 
 def answer(tokens: Sequence[Token]) -> Form:
@@ -82,7 +89,9 @@ def answer(tokens: Sequence[Token]) -> Form:
     )
     if len(kept) != len(parts) - doubled or len(kept) > MAX_ITEMS:
         raise Unreadable("nothing between two commas, or too many of them")
-    joined = "and" if any(joint.text == "and" for joint in joints) else "or" if joints[-1].kind == "join" else ","
+    joined = (
+        "and" if any(joint.text == "and" for joint in joints) else "or" if joints[-1].kind == "join" else ","
+    )
     return relations.several([relations.relation(part, side) for part in kept], joined)
 
 
@@ -90,10 +99,13 @@ def side(tokens: Sequence[Token]) -> Form:
     """One side of a relation: a set, an interval, a tuple, a matrix, a ratio, a quantity, words."""
     if not tokens:
         raise Unreadable("nothing on one side")
-    if all(token.kind == "word" or token.textual and token.kind == "letter" for token in tokens) and (
+    if all(token.kind == "word" or (token.textual and token.kind == "letter") for token in tokens) and (
         any(token.kind == "word" for token in tokens)
     ):
-        return Words(" ".join(token.text for token in tokens).lower(), all(token.textual for token in tokens))
+        said = without_article(" ".join(token.text for token in tokens).lower())
+        return Words(said, all(token.textual for token in tokens))
+    if len(tokens) > 1 and all(_is_run(token, at) for at, token in enumerate(tokens)):
+        return Words("".join(token.text for token in tokens).lower(), marked=True)  # TFT is not TTF
     parts, cuts = split(tokens, lambda token: token.is_name("cup", "setminus", "cap"))
     if cuts:
         return relations.combined([side(part) for part in parts], [cut.text for cut in cuts])
@@ -106,6 +118,13 @@ def side(tokens: Sequence[Token]) -> Form:
     if is_enclosed(tokens) and (inside := _enclosed(tokens)) is not None:
         return inside
     return _ratio(tokens) or quantity(tokens)
+
+
+def _is_run(token: Token, at: int) -> bool:
+    """A capital letter, without a blank before it unless it is the first."""
+    return (
+        token.kind == "letter" and len(token.text) == 1 and token.text.isupper() and not (at and token.spaced)
+    )
 
 
 def quantity(tokens: Sequence[Token]) -> Form:
@@ -163,8 +182,8 @@ def _set(inside: Sequence[Token]) -> Form:
     heads, cuts = split(inside, lambda token: token.is_name("mid") or token.is_sign(":", "|"))
     if cuts and (len(heads[0]) == 1 or any(token.is_name("in") for token in heads[0])):
         condition = inside[len(heads[0]) + 1 :]
-        built = answer(condition)
-        return built if isinstance(built, Reals) else _no("a set whose condition is no interval")
+        built = relations.as_reals(answer(condition))
+        return built or _no("a set whose condition is no interval")
     parts, _ = split(inside, is_comma)
     if len(parts) > MAX_ITEMS:
         raise Unreadable("too many items")

@@ -94,7 +94,9 @@ def _joined(pieces: Sequence[Piece], work: Equality) -> list[Piece]:
             joined.append(piece)
             continue
         end = _order(piece.high, last.high, work)
-        high_open = last.high_open if end < 0 else piece.high_open if end > 0 else last.high_open and piece.high_open
+        high_open = (
+            last.high_open if end < 0 else piece.high_open if end > 0 else last.high_open and piece.high_open
+        )
         joined[-1] = Piece(last.low, last.high if end < 0 else piece.high, last.low_open, high_open)
     return joined
 
@@ -108,7 +110,10 @@ def _same_as_written(one: Reals, other: Reals, work: Equality) -> bool | None:
         for a, b in zip(one.pieces, other.pieces, strict=True)
         for x, y in ((a.low, b.low), (a.high, b.high))
     ]
-    bounds = [(a.low_open, a.high_open) == (b.low_open, b.high_open) for a, b in zip(one.pieces, other.pieces, strict=True)]
+    bounds = [
+        (a.low_open, a.high_open) == (b.low_open, b.high_open)
+        for a, b in zip(one.pieces, other.pieces, strict=True)
+    ]
     if all(verdicts) and all(bounds):
         return True
     return None if None in verdicts else False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from trimtab.rewards.mathematics import reals
 from trimtab.rewards.mathematics.equality import Equality
@@ -27,15 +28,14 @@ from trimtab.rewards.mathematics.forms import (
     Value,
     Words,
 )
+from trimtab.rewards.mathematics.names import name_of
 from trimtab.rewards.mathematics.splitting import split
 from trimtab.rewards.mathematics.tokens import Token, Unreadable
-from trimtab.rewards.mathematics.words import NEVER_A_UNIT
 
 READING_WORK = 2_000.0
 """Work that reading may do, where it has to know which of two ends is the smaller."""
 COARSE = 0.02
 """``5\\sqrt2 \\approx 7.07``: the rounded value must be right to this share, then it is dropped."""
-MAX_NAME_WORDS = 4
 
 Side = Callable[[Sequence[Token]], Form]
 
@@ -52,7 +52,10 @@ def relation(tokens: Sequence[Token], side: Side) -> Form:
     if signs == ["in"]:
         if name_of(parts[0]) is None:
             raise Unreadable("what is in the set has no name")
-        return side(parts[1])
+        found = side(parts[1])
+        if not isinstance(found, Reals | Items) and not _is_letter(found):
+            raise Unreadable("something in what is no set")
+        return Named(str(name_of(parts[0])), found)
     while "~" in signs:
         at = signs.index("~")
         parts, signs = _without_rounded(parts, signs, at, side)
@@ -63,6 +66,10 @@ def relation(tokens: Sequence[Token], side: Side) -> Form:
     if signs == ["!="]:
         return _not_equal(_named_or_value(parts[0], side), side(parts[1]))
     return _unequal([_named_or_value(part, side) for part in parts], signs)
+
+
+def _is_letter(form: Form) -> bool:
+    return isinstance(form, Value) and isinstance(form.expression, Letter)
 
 
 def _named_or_value(tokens: Sequence[Token], side: Side) -> Expression:
@@ -106,7 +113,7 @@ def _equal(parts: Sequence[Sequence[Token]], side: Side) -> Form:
 def _last_of_true_chain(forms: Sequence[Form]) -> Form:
     """The last of several forms that are all equal. Raises Unreadable for ``2 + 2 = 5``."""
     work = Equality(Budget(READING_WORK))
-    for one, other in zip(forms, forms[1:], strict=False):
+    for one, other in pairwise(forms):
         if not work.equal(_expression(one), _expression(other)):
             raise Unreadable("an equation that does not hold, or is not known to")
     return forms[-1]
@@ -119,46 +126,8 @@ def _expression(form: Form) -> Expression:
 
 
 def difference(one: Expression, other: Expression) -> Expression:
+    """``one - other``"""
     return Sum((one, negative(other)))
-
-
-def name_of(tokens: Sequence[Token]) -> str | None:
-    """The name that these tokens are, else None.
-
-    ``x``, ``f(x)``, ``(x, y)``, ``AB``, ``|AB|``, ``\\angle ABC``, ``A:B``, ``\\frac{AB}{CD}``, ``Area``.
-    """
-    rest = [token for token in tokens if not token.is_sign("|", "{", "}")]
-    if rest and rest[0].is_name("angle", "triangle", "frac"):
-        if rest[0].text == "frac" and not (len(rest) > 4 and all(map(_is_capital, rest[1:]))):
-            return None
-        rest = rest[1:]
-    if not rest or len(rest) > 9:
-        return None
-    if all(token.kind == "word" for token in rest):
-        known = any(token.text.lower() in NEVER_A_UNIT for token in rest)
-        return None if known or len(rest) > MAX_NAME_WORDS else " ".join(token.text.lower() for token in rest)
-    name = "".join(token.text for token in rest)
-    if len(rest) > 2 and rest[0].kind == "letter" and rest[1].is_sign("^"):  # B^{-1}, f^{-1}(x)
-        rest = [rest[0], *rest[4 if rest[2].is_sign("-") else 2 :]] if rest[2].is_sign("-") else []
-    if rest and rest[0].is_sign("(") and rest[-1].is_sign(")") and len(rest) > 3 and _separated(rest[1:-1], ","):
-        return name
-    if _separated(rest, ":") or (0 < len(rest) <= 4 and all(map(_is_capital, rest))):
-        return None if rest[0].text in ("e", "i") and len(rest) == 1 else name
-    if not rest or rest[0].kind != "letter" or not rest[1].is_sign("(") or not rest[-1].is_sign(")"):
-        return None
-    inside = rest[2:-1]
-    return name if _separated(inside, ",") or [token.kind for token in inside] == ["number"] else None
-
-
-def _is_capital(token: Token) -> bool:
-    return token.kind == "letter" and token.text.isupper()
-
-
-def _separated(tokens: Sequence[Token], sign: str) -> bool:
-    """Letters with this sign between them; one letter is enough."""
-    return bool(len(tokens) % 2) and all(
-        token.is_sign(sign) if at % 2 else token.kind == "letter" for at, token in enumerate(tokens)
-    )
 
 
 def _unequal(sides: list[Expression], signs: list[str]) -> Form:
@@ -168,9 +137,8 @@ def _unequal(sides: list[Expression], signs: list[str]) -> Form:
     pieces = [_ray(one, sign, other) for one, sign, other in zip(sides, signs, sides[1:], strict=False)]
     rays = [piece for piece in pieces if piece is not None]
     if len(rays) == len(pieces) and len({name for name, _ in rays}) == 1 and len(rays) <= 2:
-        if len(rays) == 1:
-            return Reals((rays[0][1],))
-        return _between(rays[0][1], rays[1][1])
+        name, first = rays[0]
+        return Named(name, Reals((first,)) if len(rays) == 1 else _between(first, rays[1][1]))
     found: list[Form] = []
     for one, sign, other in zip(sides, signs, sides[1:], strict=False):
         low, high = (one, other) if sign[0] == "<" else (other, one)
@@ -212,18 +180,20 @@ def _not_equal(one: Expression, form: Form) -> Form:
     found = reals.without(Reals((reals.ALL,)), left_out, _work())
     if found is None:
         raise Unreadable("numbers that cannot be put in order")
-    return found
+    return Named(one.name, found)
 
 
 def several(forms: Sequence[Form], joined: str) -> Form:
     """What several answers mean together. ``joined``: ``,`` or ``and`` or ``or``."""
     if len(forms) == 1:
         return forms[0]
-    if all(isinstance(form, Reals) for form in forms):
-        sets = [form for form in forms if isinstance(form, Reals)]
-        if joined == "and" and (common := reals.intersection(sets, _work())) is not None and common.pieces:
-            return common
-        return Reals(tuple(piece for form in sets for piece in form.pieces)) if joined == "or" else Items("", tuple(sets))
+    sets = [inner for form in forms if isinstance(inner := _unnamed(form), Reals)]
+    if len(sets) == len(forms):
+        names = {form.name for form in forms if isinstance(form, Named)}
+        if len(names) > 1:
+            return _list(forms)
+        together = _several_sets(sets, joined)
+        return Named(names.pop(), together) if names else together
     named = [form for form in forms if isinstance(form, Named)]
     if len(named) == len(forms) and len({form.name.partition("_")[0] for form in named}) == 1:
         return Named(named[0].name.partition("_")[0], _list([form.form for form in named]))
@@ -232,6 +202,21 @@ def several(forms: Sequence[Form], joined: str) -> Form:
     if any(isinstance(form, Words) for form in forms) and joined != "," and len(forms) > 8:
         raise Unreadable("a sentence")
     return _list(forms)
+
+
+def _several_sets(sets: Sequence[Reals], joined: str) -> Form:
+    """``and`` is what they have in common, where that is anything; ``or`` joins them."""
+    if joined == "and" and (common := reals.intersection(sets, _work())) is not None and common.pieces:
+        return common
+    return (
+        Reals(tuple(piece for form in sets for piece in form.pieces))
+        if joined == "or"
+        else Items("", tuple(sets))
+    )
+
+
+def _unnamed(form: Form) -> Form:
+    return form.form if isinstance(form, Named) else form
 
 
 def groups(forms: Sequence[Form]) -> Form:
@@ -280,11 +265,12 @@ def combined(forms: Sequence[Form], cuts: Sequence[str]) -> Form:
 
 def as_reals(form: Form) -> Reals | None:
     """The set of reals that a form can be read as; None for others."""
+    form = _unnamed(form)
     if isinstance(form, Reals):
         return form
     if not isinstance(form, Items):
         return None
-    if form.brackets == "" and all(isinstance(item, Reals | Items) for item in form.items):
+    if form.brackets == "" and all(isinstance(_unnamed(item), Reals | Items) for item in form.items):
         parts = [as_reals(item) for item in form.items]
         if any(part is None for part in parts):
             return None

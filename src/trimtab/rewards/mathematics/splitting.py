@@ -49,8 +49,10 @@ def is_enclosed(tokens: Sequence[Token]) -> bool:
 
 
 def is_comma(token: Token) -> bool:
+    """A comma or a semicolon."""
     return token.is_sign(",", ";")
 
 
 def is_joint(token: Token) -> bool:
+    """A comma, a semicolon, "and" or "or"."""
     return is_comma(token) or token.kind == "join"

@@ -101,7 +101,8 @@ _PLURAL = {"hrs": "h", "mins": "min", "secs": "s", "yds": "yd", "kgs": "kg", "fe
 
 def unit_of(word: str) -> Unit:
     """The unit of one word, singular or plural; an unknown noun is a unit of its own."""
-    known = TABLE.get(word) or TABLE.get(low := word.lower()) or TABLE.get(_PLURAL.get(low, low))
+    low = word.lower()
+    known = TABLE.get(word) or TABLE.get(low) or TABLE.get(_PLURAL.get(low, low))
     if known is not None:
         return known
     if low.endswith("s") and low[:-1] in TABLE:

@@ -7,52 +7,57 @@ import re
 
 from trimtab.rewards.mathematics.normal import TEXT_BEGINS, TEXT_ENDS
 
+_FUNCTIONS = (
+    "sin cos tan cot sec csc sinh cosh tanh arcsin arccos arctan arccot exp ln log sqrt abs cbrt floor ceil"
+)
 FUNCTION_WORDS = {
-    **{name: name for name in ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")},
-    **{name: name for name in ("arcsin", "arccos", "arctan", "arccot", "exp", "ln", "log", "sqrt", "abs")},
-    **{"asin": "arcsin", "acos": "arccos", "atan": "arctan", "cbrt": "cbrt", "floor": "floor", "ceil": "ceil"},
-    **{"frac": "frac", "binom": "binom", "lg": "lg"},
+    **{name: name for name in _FUNCTIONS.split()},
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "frac": "frac",
+    "binom": "binom",
+    "lg": "lg",
 }
+"""Functions by the words for them in plain text."""
 CONSTANT_WORDS = {"pi": "pi", "infinity": "infty", "inf": "infty", "infty": "infty", "theta": "theta"}
 JOINING = frozenset({"or", "and"})
 
-SAME_PHRASE = {
-    **dict.fromkeys(
-        ("no solution", "no solutions", "no real solution", "no real solutions", "there is no solution")
-        + ("there are no solutions", "there are no real solutions", "there is no real solution")
-        + ("there exists no solution", "no such solution", "has no solution", "no solution exists"),
-        "no solution",
-    ),
-    **dict.fromkeys(("does not exist", "dne", "doesn't exist", "the limit does not exist"), "does not exist"),
-    **dict.fromkeys(
-        ("infinitely many", "infinitely many solutions", "infinite solutions", "infinite number of solutions")
-        + ("there are infinitely many solutions", "an infinite number of solutions"),
-        "infinitely many",
-    ),
-    **dict.fromkeys(("undefined", "not defined", "is undefined"), "undefined"),
-    **dict.fromkeys(("none", "none of these", "none of the above"), "none"),
-    **dict.fromkeys(
-        ("all real numbers", "all reals", "every real number", "any real number", "all real x"), "all reals"
-    ),
-    **dict.fromkeys(("empty set", "the empty set"), "empty set"),
-    **dict.fromkeys(("infinity", "positive infinity"), "infinity"),
-    **dict.fromkeys(("negative infinity", "minus infinity"), "minus infinity"),
+_PHRASES = {
+    "no solution": "no solutions|no real solution|no real solutions|there is no solution|no such solution"
+    "|there are no solutions|there are no real solutions|there is no real solution|there exists no solution"
+    "|has no solution|no solution exists",
+    "does not exist": "dne|doesn't exist|the limit does not exist",
+    "infinitely many": "infinitely many solutions|infinite solutions|infinite number of solutions"
+    "|there are infinitely many solutions|an infinite number of solutions",
+    "undefined": "not defined|is undefined",
+    "none": "none of these|none of the above",
+    "all reals": "all real numbers|every real number|any real number|all real x",
+    "empty set": "the empty set",
+    "infinity": "positive infinity",
+    "minus infinity": "negative infinity",
 }
+SAME_PHRASE = {said: one for one, others in _PHRASES.items() for said in (one, *others.split("|"))}
 """Phrases that are answers, in one spelling each."""
 
-NEVER_A_UNIT = frozenset(
-    "not no non or and nor but if when where then than less more fewer greater least most between over under "
-    "plus minus times by divided squared cubed is are was be isn't aren't wrong incorrect false right correct "
-    "true yes maybe perhaps probably possibly approximately about around roughly nearly almost only other "
-    "another anything something nothing never neither either both all any some every except rather instead "
-    "answer solution option choice guess think believe sure unsure clearly definitely point negative positive "
-    "half quarter third one two three four five six seven eight nine ten hundred thousand million billion "
-    "trillion dozen pi infinity root square-root factorial modulo mod remainder to from with without so "
-    "because since however wait hmm actually also too etc question unknown undefined".split()
-)
+_CHANGING = """
+    not no non or and nor but if when where then than less more fewer greater least most between over under
+    plus minus times by divided squared cubed is are was be isn't aren't wrong incorrect false right correct
+    true yes maybe perhaps probably possibly approximately about around roughly nearly almost only other
+    another anything something nothing never neither either both all any some every except rather instead
+    answer solution option choice guess think believe sure unsure clearly definitely point negative positive
+    half halves quarter quarters third thirds fourth fourths fifth fifths sixth sixths seventh sevenths eighth
+    eighths ninth ninths tenth tenths hundredth hundredths thousandth thousandths millionth millionths
+    one two three four five six seven eight nine ten hundred thousand million billion trillion dozen gross
+    lakh crore pair pairs couple double triple twice fold pi infinity root square-root factorial modulo mod
+    remainder inverse reciprocal complement conjugate transpose opposite off short away to from with without
+    so because since however wait hmm actually also too etc question unknown undefined
+"""
+NEVER_A_UNIT = frozenset(_CHANGING.split())
 """After a number these words change or deny it, so no reading may drop them."""
 
-SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES["dozen"] = 12
 
 _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 
@@ -60,10 +65,15 @@ _ARTICLE = re.compile(r"^(?:an?|the)\s+")
 def plain_words(spelling: str) -> str | None:
     """The words of a normal spelling in lower case, when it is nothing but words; else None."""
     text = spelling.replace(TEXT_BEGINS, " ").replace(TEXT_ENDS, " ").replace("*", "")
-    text = re.sub(r"\s+", " ", text).strip(" .!\"")
+    text = re.sub(r"\s+", " ", text).strip(' .!"')
     if not re.fullmatch(r"[^\W\d_](?:[^\W\d_]|[ ,.'/()-])*", text):
         return None
     text = re.sub(r"\s*,\s*", ", ", text.casefold())
+    return without_article(text)
+
+
+def without_article(text: str) -> str:
+    """``an ellipse`` is ``ellipse``."""
     return _ARTICLE.sub("", text)
 
 

@@ -37,7 +37,6 @@ def run_asserts(
     program: str,
     tests: Sequence[AssertTest],
     *,
-    packages: tuple[str, ...] = (),
     stop_at_first: bool = True,
     deadline: float = float("inf"),
     stop: threading.Event | None = None,
@@ -51,7 +50,7 @@ def run_asserts(
     verdicts: list[Verdict] = []
     while len(verdicts) < len(tests):
         rest = tests[len(verdicts) :]
-        session = _Session(place, program, rest, packages, stop_at_first)
+        session = _Session(place, program, rest, stop_at_first)
         try:
             session.watch(deadline, stop)
         except UnusableTestError as fault:
@@ -78,7 +77,6 @@ class _Session:
         place: Place,
         program: str,
         tests: Sequence[AssertTest],
-        packages: tuple[str, ...],
         stop_at_first: bool,
     ) -> None:
         self.place = place
@@ -89,11 +87,12 @@ class _Session:
         self._loaded = False
         self._over = False
         self._position = len(b"ready\n")
-        self._program = {"program": program, "packages": list(packages)}
+        packages = list(place.interpreter.packages)
+        self._program = {"program": program, "packages": packages}
         self._tests = {
             "tests": [(test.source, sorted(test.classes), sorted(test.modules)) for test in tests],
             "nonce": self._nonce,
-            "packages": list(packages),
+            "packages": packages,
             "stop_at_first": stop_at_first,
         }
 

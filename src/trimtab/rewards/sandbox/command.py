@@ -21,16 +21,19 @@ def command(place: Place, *, duty: int, uid: int | None, seccomp: int | None) ->
     python = [place.interpreter.executable, *FLAGS, "-c", BOOT, str(duty), TITLE]
     if place.tier is not Tier.BUBBLEWRAP:
         return python
-    user = ["--unshare-user"] if uid is None else ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    rights = ["CAP_SETUID", "CAP_SETGID"]  # to become the other user, who has none of them
+    if place.interpreter.closed_places:
+        rights.append("CAP_DAC_READ_SEARCH")
+    user = ["--unshare-user"] if uid is None else [word for name in rights for word in ("--cap-add", name)]
     return [
         shutil.which("bwrap") or "bwrap",
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
         *user,
         *("--die-with-parent", "--new-session", "--hostname", "sandbox"),
+        *("--perms", "1777", "--size", str(place.limits.folder_bytes), "--tmpfs", "/tmp"),
         *_folders(place.interpreter.readable),
         *[word for path in place.interpreter.readable for word in ("--ro-bind", path, path)],
         *[word for path, _ in DEVICES if os.path.exists(path) for word in ("--dev-bind", path, path)],
-        *("--perms", "1777", "--size", str(place.limits.folder_bytes), "--tmpfs", "/tmp"),
         *("--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(seccomp), "--"),
         *python,
     ]

@@ -63,14 +63,15 @@ def packed(duty: Duty, place: Place, *, uid: int | None, status: int) -> bytes:
 
 def _rules(place: Place, uid: int | None) -> dict[str, Any]:
     tier, limits = place.tier, place.limits
+    keep_reading = place.interpreter.closed_places
     if tier is Tier.LANDLOCK:
+        keep_reading = keep_reading or place.interpreter.closed_above
         landlock = {
             "readable": list(place.interpreter.readable),
             "devices": [pair for pair in DEVICES if os.path.exists(pair[0])],
             "filter": seccomp_filter(namespaces=False),
             "own_pid_mark": OWN_PID_MARK,
             "parent": os.getpid(),
-            "keep_reading": place.interpreter.closed_to_others,
         }
     else:
         landlock = None
@@ -85,7 +86,7 @@ def _rules(place: Place, uid: int | None) -> dict[str, Any]:
         limited += [("RLIMIT_MEMLOCK", 0), ("RLIMIT_MSGQUEUE", 0), ("RLIMIT_NICE", 0), ("RLIMIT_RTPRIO", 0)]
         own_count = tier is Tier.BUBBLEWRAP or uid is not None
         limited.append(("RLIMIT_NPROC", limits.threads + (0 if own_count else _tasks())))
-    return {"uid": uid, "limits": limited, "landlock": landlock}
+    return {"uid": uid, "keep_reading": keep_reading, "limits": limited, "landlock": landlock}
 
 
 def _tasks() -> int:

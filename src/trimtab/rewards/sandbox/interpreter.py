@@ -38,15 +38,24 @@ _SYSTEM = (
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """executable: the real file, outside any virtual environment. readable: folders and files it needs."""
+    """executable: the real file, outside any virtual environment. readable: folders and files it needs.
+
+    packages: those of the readable folders that programs may import from, besides the standard library.
+    """
 
     executable: str
     readable: tuple[str, ...]
+    packages: tuple[str, ...] = ()
 
     @property
-    def closed_to_others(self) -> bool:
-        """Whether some folder above it may be entered by its owner only, as /root often is."""
-        return any(not _open_to_others(Path(place)) for place in self.readable)
+    def closed_places(self) -> bool:
+        """Whether only their owner may read one of these places, as happens with a strict umask."""
+        return not all(_open_to_others(Path(place)) for place in self.readable)
+
+    @property
+    def closed_above(self) -> bool:
+        """Whether only its owner may enter a folder above one of these places, as is usual for /root."""
+        return not all(_open_to_others(above) for place in self.readable for above in Path(place).parents)
 
 
 def this_interpreter(packages: tuple[str, ...] = ()) -> Interpreter:
@@ -54,13 +63,15 @@ def this_interpreter(packages: tuple[str, ...] = ()) -> Interpreter:
     executable = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     prefixes = {sys.base_prefix, sys.base_exec_prefix}
     libraries = [str(Path(prefix) / name) for prefix in sorted(prefixes) for name in ("lib", "lib64")]
-    places = [*_SYSTEM, executable, *libraries, *(str(Path(place).resolve()) for place in packages)]
-    wanted = [place for place in dict.fromkeys(places) if Path(place).exists()]
-    return Interpreter(executable, tuple(wanted))
+    folders = tuple(str(Path(place).resolve()) for place in packages)
+    places = dict.fromkeys([*_SYSTEM, executable, *libraries, *folders])
+    return Interpreter(executable, tuple(place for place in places if Path(place).exists()), folders)
 
 
 def _open_to_others(place: Path) -> bool:
-    return all(parent.stat().st_mode & stat.S_IXOTH for parent in place.parents)
+    status = place.stat()
+    wanted = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH
+    return status.st_mode & wanted == wanted
 
 
 class Users:

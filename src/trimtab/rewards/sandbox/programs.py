@@ -49,7 +49,6 @@ def run_program(
     program: str,
     stdin: bytes = b"",
     *,
-    packages: tuple[str, ...] = (),
     deadline: float = float("inf"),
     stop: threading.Event | None = None,
 ) -> Ended:
@@ -58,7 +57,8 @@ def run_program(
     deadline: on the clock of ``time.monotonic``, for callers with a limit over several programs.
     Raises SandboxError when the sandbox fails, StoppedError when ``stop`` is set.
     """
-    duty = Duty(module="program", function="run", arguments={"program": program, "packages": list(packages)})
+    arguments = {"program": program, "packages": list(place.interpreter.packages)}
+    duty = Duty(module="program", function="run", arguments=arguments)
     begun = time.monotonic()
     with Child(duty, place, stdin=stdin, listen=True) as child:
         assert child.output is not None

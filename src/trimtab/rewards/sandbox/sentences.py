@@ -45,7 +45,7 @@ def read_assert(text: str) -> AssertTest:
     if not any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(tree)):
         if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
             raise UnusableTestError("asserts nothing")
-        text = f"assert (\n{text}\n)"
+        text = f"assert {text}" if "\n" not in text.strip() else f"assert (\n{text}\n)"
     loaded, bound = _names(tree)
     modules = _modules(tree, bound)
     if not loaded - bound - modules - set(dir(builtins)):

@@ -11,7 +11,10 @@ from __future__ import annotations
 import os
 import sys
 import types
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def start(duty: dict[str, Any]) -> None:

@@ -7,13 +7,15 @@ The results go to the trainer over a pipe of this process's own, each line behin
 from __future__ import annotations
 
 import builtins
-import importlib
 import os
 import sys
-from typing import Any, NoReturn
 
 from trimtab.rewards.sandbox.inside.remote import Remote
 from trimtab.rewards.sandbox.inside.wire import BUILTIN, BUILTINS, OWN, REMOTE, Exchange, Line, WireError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 LIBRARY = {
     *("math", "cmath", "itertools", "functools", "_functools", "collections", "operator", "_operator"),
@@ -21,6 +23,9 @@ LIBRARY = {
     *("bisect", "_bisect", "copy", "json", "typing"),
 }
 """Modules whose functions the tests take from their own library where the program imported them by name."""
+
+OWN_MODULE = "__test__"
+"""Where classes come from that a test defines."""
 
 
 class ProgramGoneError(BaseException):
@@ -129,7 +134,9 @@ class Program:
         except (WireError, TypeError, ValueError, AttributeError, KeyError) as broken:
             self._leave(f"the program did not keep to the line: {broken}")
         if not isinstance(fault, Exception):
-            self._leave("the program called exit or raised something that is no Exception")
+            self._leave(
+                "the program called exit" if isinstance(fault, SystemExit) else f"raised {kind.__name__}"
+            )
         raise fault
 
     def _leave(self, why: str) -> NoReturn:
@@ -169,9 +176,10 @@ class Program:
         if name in BUILTINS and getattr(builtins, str(name)) is value:
             return BUILTIN, BUILTINS.index(name)
         if not callable(value):
-            raise UnusableError(
-                f"the test gives the program an object of its own class {type(value).__name__}"
-            )
+            kind = type(value)
+            if kind.__module__ != OWN_MODULE:
+                raise ValueError(f"a {kind.__name__} cannot be given to the program")
+            raise UnusableError(f"the test gives the program an object of its own class {kind.__name__}")
         self._functions.append(value)
         return OWN, len(self._functions) - 1
 
@@ -183,14 +191,14 @@ class Program:
         raise WireError("the program hands over a built-in")
 
 
-class Names(dict[str, Any]):
+class Names(dict[str, object]):
     """The global names of a test: its own first, then built-ins and the library, then the program's.
 
     So no name of the program replaces a built-in or a module in a test.
     """
 
     def __init__(self, program: Program, modules: frozenset[str]) -> None:
-        super().__init__(__name__="__test__", __builtins__=builtins)
+        super().__init__(__name__=OWN_MODULE, __builtins__=builtins)
         self._program = program
         self._modules = modules
 
@@ -198,7 +206,7 @@ class Names(dict[str, Any]):
         if hasattr(builtins, name):
             raise KeyError(name)
         if name in self._modules:
-            return importlib.import_module(name)
+            return __import__(name)
         kind, value = self._program.ask("name", name)
         if kind == "module" and (module := _imported(value)) is not None:
             return module
@@ -223,6 +231,7 @@ def _imported(module: Any) -> Any:
     if type(module) is not str or module.startswith("trimtab"):
         return None
     try:
-        return importlib.import_module(module)
+        __import__(module)
+        return sys.modules[module]
     except Exception:
         return None

@@ -11,16 +11,18 @@ themselves use as objects (``sentences.py``) may answer by their own operators.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Protocol
 
-class Asking(Protocol):
-    """The other end of the line. ``classes``: names that the tests at hand use as classes."""
+    class Asking(Protocol):
+        """The other end of the line. ``classes``: names that the tests at hand use as classes."""
 
-    classes: frozenset[str]
+        classes: frozenset[str]
 
-    def ask(self, operation: str, *operands: Any) -> Any: ...
+        def ask(self, operation: str, *operands: Any) -> Any: ...
 
 
 class Remote:

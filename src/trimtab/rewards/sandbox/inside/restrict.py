@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import struct
-from typing import Any
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_KILL = 9  # not from the module signal, which takes longer to import than all of this takes to run
 _SET_DEATH_SIGNAL, _SET_KEEP_CAPABILITIES, _SET_SECCOMP, _NO_NEW_PRIVILEGES = 1, 8, 22, 38
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITIES_VERSION_3, _CAP_DAC_READ_SEARCH = 0x20080522, 2
@@ -17,17 +20,21 @@ _READ_FILE, _WRITE_FILE, _READ_FOLDER, _EXECUTE = 1 << 2, 1 << 1, 1 << 3, 1 << 0
 
 
 def restrict(rules: dict[str, Any]) -> None:
-    """``rules``: uid (or None), limits [(name, value)], landlock (or None: namespaces confine already)."""
-    landlock = rules["landlock"]
-    libc: Any = _libc() if landlock is not None else None
-    if rules["uid"] is not None:
-        keep_reading = landlock is not None and landlock["keep_reading"]
+    """``rules``: uid (or None), keep_reading, limits [(name, value)], landlock (or None: namespaces confine).
+
+    keep_reading: root may read what is closed to others, such as a standard library below /root. This right
+    is kept through the change of user, as the only one; what there is to read is bounded all the same.
+    """
+    landlock, uid = rules["landlock"], rules["uid"]
+    keep_reading = rules["keep_reading"] and uid is not None
+    libc: Any = _libc() if landlock is not None or keep_reading else None
+    if uid is not None:
         if keep_reading:
             _call(libc.prctl, _SET_KEEP_CAPABILITIES, 1, 0, 0, 0)
         os.setgroups([])
-        os.setresgid(rules["uid"], rules["uid"], rules["uid"])
-        os.setresuid(rules["uid"], rules["uid"], rules["uid"])
-        if landlock is not None:
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        if libc is not None:
             _keep_capability(libc, _CAP_DAC_READ_SEARCH if keep_reading else None)
     for name, value in rules["limits"]:
         _, highest = resource.getrlimit(getattr(resource, name))
@@ -59,11 +66,7 @@ def _call(function: Any, *arguments: Any) -> int:
 
 
 def _keep_capability(libc: Any, capability: int | None) -> None:
-    """Only this one, or none.
-
-    Root may read a standard library below a folder that is closed to others, such as /root; after the
-    change of user this right is all that is kept of it, and Landlock bounds it.
-    """
+    """Only this one, or none."""
     import ctypes
 
     mask = 0 if capability is None else 1 << capability
@@ -73,7 +76,7 @@ def _keep_capability(libc: Any, capability: int | None) -> None:
 
 
 def _die_with(libc: Any, parent: int) -> None:
-    _call(libc.prctl, _SET_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+    _call(libc.prctl, _SET_DEATH_SIGNAL, _KILL, 0, 0, 0)
     if os.getppid() != parent:
         raise OSError("the trainer has ended")
     _call(libc.prctl, _NO_NEW_PRIVILEGES, 1, 0, 0, 0)

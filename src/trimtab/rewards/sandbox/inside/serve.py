@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
-from typing import Any
 
 from trimtab.rewards.sandbox.inside.program import prepare
 from trimtab.rewards.sandbox.inside.wire import (
@@ -23,6 +22,10 @@ from trimtab.rewards.sandbox.inside.wire import (
     WireError,
     plain_content,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 OPERATIONS: dict[str, Any] = {
     "len": len, "iter": iter, "next": next, "str": str, "repr": repr, "bool": bool, "int": int,

@@ -14,8 +14,14 @@ from __future__ import annotations
 import builtins
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    StandIn = Callable[[Any], tuple[bytes, int]]
+    Resolve = Callable[[bytes, int], Any]
 
 MAX_BYTES = 1 << 24
 MAX_DEPTH = 150
@@ -27,9 +33,6 @@ Built-ins cross towards the program only. The tests never take a function from i
 """
 
 BUILTINS = sorted(vars(builtins))
-
-StandIn = Callable[[Any], tuple[bytes, int]]
-Resolve = Callable[[bytes, int], Any]
 
 _CONSTANTS = {b"N": None, b"T": True, b"F": False, b"E": Ellipsis, b"I": NotImplemented}
 _SEQUENCES: dict[type, bytes] = {list: b"l", tuple: b"t", set: b"s", frozenset: b"z"}
@@ -232,9 +235,8 @@ def _rebuilt(module: str, name: str, fields: tuple[Any, ...]) -> Any:
     """A value of the standard library from its fields; only types that this file writes."""
     if (module, name) not in _FIELDS.keys() | _MAPPINGS | {("collections", "deque")}:
         raise WireError(f"no values of type {module}.{name} cross the line")
-    import importlib
-
-    kind = getattr(importlib.import_module(module), name)
+    __import__(module)
+    kind = getattr(sys.modules[module], name)
     if name == "defaultdict":
         return kind(None, *fields)
     if name == "Counter":

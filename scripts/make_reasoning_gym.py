@@ -42,8 +42,9 @@ def main() -> int:
     parser.add_argument("settings", nargs="*", metavar="key=value", help="of the dataset, values as in JSON")
     parser.add_argument("--train", type=int, default=2048, help="training rows; %(default)s")
     parser.add_argument("--held-out", type=int, default=256, help="held-out rows; %(default)s")
+    parser.add_argument("--demonstrations", type=int, default=0, help="training rows to answer as well")
     parser.add_argument(
-        "--demonstrations", type=int, default=0, help="training rows that are also worked out"
+        "--direct", type=float, default=0.5, help="share answered without working; %(default)s"
     )
     parser.add_argument("--seed", type=int, default=0, help="%(default)s")
     args = parser.parse_args()

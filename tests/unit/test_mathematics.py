@@ -97,15 +97,19 @@ def test_case_31_a_gold_that_cannot_be_used_is_never_right_or_wrong(gold, respon
 
 def test_case_31_self_check_lists_exactly_the_golds_that_cannot_verify_against_themselves():
     golds = {
-        **{"a": "", "b": "abc def", "c": None, "d": ["1", "2"], "e": "1e3", "f": 1e3, "g": "1331 and 1728"},
-        **{
-            "h": "B",
-            "i": r"\text{abc def}",
-            "j": "no solution",
-            "k": r"\boxed{7}",
-            "l": "1/0",
-            "m": "Monday",
-        },
+        "a": "",
+        "b": "abc def",
+        "c": None,
+        "d": ["1", "2"],
+        "e": "1e3",
+        "f": 1e3,
+        "g": "1331 and 1728",
+        "h": "B",
+        "i": r"\text{abc def}",
+        "j": "no solution",
+        "k": r"\boxed{7}",
+        "l": "1/0",
+        "m": "Monday",
     }
     found = MATHS.self_check([prompt_of(name, answer=gold) for name, gold in golds.items()])
     assert [bad.prompt_id for bad in found] == ["a", "b", "c", "d", "l"]

@@ -68,7 +68,7 @@ class ColdStart:
     template: Template = Template()
     model: str | None = None
     fresh: TinyModel = TinyModel()
-    updates: int = 4000
+    updates: int = 3000
     batch: int = 64
     learning_rate: float = 3e-3
     warmup_updates: int = 50

@@ -7,6 +7,8 @@ import re
 from typing import NamedTuple
 
 from trimtab.rewards.mathematics.normal import TEXT_BEGINS, TEXT_ENDS, normal, undressed
+from trimtab.rewards.mathematics.reading import read
+from trimtab.rewards.mathematics.tokens import Unreadable
 
 _ALONE = re.compile(r"(?:(?:option|choice|answer)\s+)?\(?\s*([A-J])\s*\)?\s*[.:)]?", re.IGNORECASE)
 _LABEL = re.compile(r"(?:\(\s*([A-J])\s*\)|([A-J])\s*[.:)])\s*(\S.*)")
@@ -28,9 +30,17 @@ def choice_of(text: str) -> Choice | None:
         return Choice(found[1].upper())
     if found := _LABEL.fullmatch(spelling):
         option = found[3].strip()
-        if not _ANOTHER.search(option) and not _DENIAL.search(option):
+        if not _ANOTHER.search(option) and not _DENIAL.search(option) and _is_readable(option):
             return Choice(found[1] or found[2], option)
     return None
+
+
+def _is_readable(option: str) -> bool:
+    try:
+        read(option)
+    except Unreadable:
+        return False
+    return True
 
 
 def gold_choice(text: str) -> Choice | None:

@@ -150,7 +150,7 @@ class Comparison:
     def _ratios(self, answer: Form, gold: Form) -> Verdict:
         """3 : 4 is 6 : 8, and with two parts the quotient 3/4."""
         parts = [_parts(form) for form in (answer, gold)]
-        if len(parts[0]) != len(parts[1]) or not parts[0]:
+        if len(parts[0]) != len(parts[1]) or not parts[0] or not all(map(self.work.has_value, parts[0])):
             return False
         if any(part == number(0) for ratio in parts for part in ratio):  # 12:00 is a time
             return _all(self.work.equal(one, other) for one, other in zip(*parts, strict=True))

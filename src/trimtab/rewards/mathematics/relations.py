@@ -14,6 +14,7 @@ from trimtab.rewards.mathematics.expressions import (
     Expression,
     Letter,
     Sum,
+    is_infinite,
     letters,
     negative,
 )
@@ -246,10 +247,9 @@ def combined(forms: Sequence[Form], cuts: Sequence[str]) -> Form:
     """Unions, differences and intersections, from left to right."""
     if all(isinstance(form, Items) and form.brackets == "{}" for form in forms) and set(cuts) == {"cup"}:
         return Items("{}", tuple(item for form in forms if isinstance(form, Items) for item in form.items))
-    forms = [Items("{}", (form,)) if isinstance(form, Value) else form for form in forms]  # {1} without \\
     found = as_reals(forms[0])
     for form, cut in zip(forms[1:], cuts, strict=True):
-        other = as_reals(form)
+        other = as_reals(Items("{}", (form,)) if isinstance(form, Value) else form)  # {1} without backslashes
         if found is None or other is None:
             raise Unreadable("a union of what are no intervals")
         if cut == "cup":
@@ -279,6 +279,8 @@ def as_reals(form: Form) -> Reals | None:
     if len(values) != len(form.items):
         return None
     if form.brackets == "{}":
+        if any(is_infinite(value) for value in values):
+            return None
         return Reals(tuple(Piece(value, value, False, False) for value in values))
     if len(values) != 2 or form.brackets not in ("()", "[]", "(]", "[)"):
         return None

@@ -21,7 +21,9 @@ _NUMBER = re.compile(r"(?:\d+\.\d+|\d+\.(?!\.)|\.\d+|\d+)(?:[eE][+-]?\d{1,4}(?![
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _LETTERS = re.compile(r"[A-Za-z]+(?:'t\b)?")
 _ENVIRONMENT = re.compile(r"\s*\{(\w+)\*?\}(?:\s*\{[clr|\s]*\})?")
-_SUBSCRIPT = re.compile(r"\s?_\s?(?:\{([^{}]{1,40})\}|([A-Za-z0-9])|(\\[A-Za-z]+))")
+_NAME = re.compile(r"[A-Za-z0-9']{1,8}|\\[A-Za-z]{1,10}")
+"""What may stand under an accent: ``\\vec{AB}``."""
+_SUBSCRIPT = re.compile(r"\s?_\s?(?:\{([^{}^=<>]{1,20})\}|([A-Za-z0-9])|(\\[A-Za-z]+))")
 _ACCENTS = "vec bar hat tilde overline overrightarrow widehat dot ddot underline widetilde"
 _ACCENT = frozenset(_ACCENTS.split())
 _COMMANDS = """
@@ -218,7 +220,7 @@ class _Scanner:
         if repeats and last is not None and last.kind == "number" and "." in last.text:
             self.found[-1] = replace(last, text=f"{last.text}({inside})")
             return
-        if not inside:
-            raise Unreadable(f"\\{name} of nothing")
+        if not _NAME.fullmatch(inside):
+            raise Unreadable(f"\\{name} of what is no name")
         self._add("letter", f"{name} {inside}")
         self._subscript()

@@ -24,7 +24,7 @@ from benchmarks.mathematics.rows import Row, handmade
 
 DOCS = Path(__file__).parents[2] / "docs" / "mathematics.md"
 BEGIN, END = "<!-- table: python -m benchmarks.mathematics --docs -->\n", "<!-- end of table -->"
-SEED = 0
+SEED = 1
 ROWS_A_KIND = 84
 
 

@@ -55,7 +55,7 @@ def _row(kind: str, thing: Any, equivalent: bool, rng: Random) -> Row | None:
     """A row with this label, or None where the draw does not have it."""
     other = thing if equivalent else thing.perturb(rng)
     meanings = (thing.meaning(), other.meaning())
-    if same(*meanings) != equivalent or _ambiguous(kind, thing, other):
+    if same(*meanings) != equivalent or is_ambiguous(kind, thing, other):
         return None
     gold, answer = thing.spell(rng), other.spell(rng)
     if equivalent and gold == answer and rng.random() < 0.9:
@@ -72,7 +72,7 @@ def _row(kind: str, thing: Any, equivalent: bool, rng: Random) -> Row | None:
     )
 
 
-def _ambiguous(kind: str, thing: Any, other: Any) -> bool:
+def is_ambiguous(kind: str, thing: Any, other: Any) -> bool:
     """Pairs whose label is a matter of taste: one thing alone, a percent sign left out."""
     if isinstance(thing, Parts):
         return thing.sort != other.sort and len(thing.rows[0]) == 1

@@ -30,6 +30,8 @@ class Cheat:
     name: str
     program: str
     tests: tuple[dict[str, str], ...] = VALUE
+    seconds: float = 2.0
+    megabytes: int = 512
 
     @property
     def kind(self) -> str:
@@ -37,14 +39,12 @@ class Cheat:
         return "cheat: " + self.name.partition(":")[0]
 
     def grade(self, sandbox: Literal["bubblewrap", "landlock"]) -> Grade:
-        return graded(self.program, self.tests, sandbox)
+        grader = CodeTests(sandbox=sandbox, seconds_per_test=self.seconds, megabytes=self.megabytes)
+        return graded(self.program, self.tests, grader)
 
 
-def graded(
-    program: str, tests: tuple[dict[str, str], ...], sandbox: Literal["bubblewrap", "landlock"]
-) -> Grade:
+def graded(program: str, tests: tuple[dict[str, str], ...], grader: CodeTests) -> Grade:
     """What the grader says of this program."""
-    grader = CodeTests(sandbox=sandbox, seconds_per_test=2.0, megabytes=512)
     empty = np.zeros(0)
     prompt = Prompt(
         id="cheat", token_ids=empty.astype(np.int64), text="", task="code", answer=json.dumps(tests)
@@ -164,6 +164,26 @@ PATCHES = (
         "sys.stdout.write = lambda *_: None\nos._exit = exit = lambda *_: None\n"
         "atexit.register(lambda: print('passed'))\ndef f(x): raise AssertionError\n",
     ),
+    Cheat(
+        "built-ins that answer for themselves: abs",
+        "def f(x): return 100\ndef abs(x): return 0\n",
+        ({"assert": "assert abs(f(2) - 4) < 1e-9"},),
+    ),
+    Cheat(
+        "built-ins that answer for themselves: isinstance",
+        "def f(x): return 'four'\ndef isinstance(*_): return True\n",
+        ({"assert": "assert isinstance(f(2), int)"},),
+    ),
+    Cheat(
+        "having the tests' side run eval",
+        "import sys\nserve = sys.modules['trimtab.rewards.sandbox.inside.serve']\n"
+        "honest, number = serve.Server.stand_in, serve.BUILTINS.index('eval')\n"
+        "class Eval: pass\ndef f(x): return Eval\n"
+        "def g(x): return \"type('E', (), {'__eq__': lambda self, other: True})()\"\n"
+        "def lie(self, value): return (b'y', number) if value is Eval else honest(self, value)\n"
+        "serve.Server.stand_in = lie\n",
+        ({"assert": "assert f(2)(g(3)) == 4"},),
+    ),
 )
 
 NONCE = (
@@ -220,4 +240,14 @@ BROKEN = tuple(
     }.items()
 )
 
-CHEATS: tuple[Cheat, ...] = (*EARLY, *OBJECTS, *PATCHES, *NONCE, *BROKEN)
+ENDLESS = tuple(
+    Cheat(f"answers without end: {how}", program, ({"assert": test},), seconds=0.7, megabytes=128)
+    for how, (program, test) in {
+        "objects": ("def f(x):\n    while True: yield object()\n", "assert list(f(2)) == [2]"),
+        "long texts": ("def f(x):\n    while True: yield 'x' * 10_000_000\n", "assert list(f(2)) == [2]"),
+        "one value too large": ("def f(x): return 'x' * 20_000_000\n", "assert f(2) == 4"),
+        "calls back and forth": ("def f(g): return g(g)\n", "assert f(lambda g: f(g)) == 4"),
+    }.items()
+)
+
+CHEATS: tuple[Cheat, ...] = (*EARLY, *OBJECTS, *PATCHES, *NONCE, *BROKEN, *ENDLESS)

@@ -132,7 +132,8 @@ def main() -> int:
     user = "root" if os.geteuid() == 0 else "an ordinary user"
     parts = [
         f"Linux {platform.release()}, {platform.machine()}, Python {platform.python_version()}, "
-        f"bubblewrap {version[-1] if version else 'not installed'}, as {user}."
+        f"bubblewrap {version[-1] if version else 'not installed'}, as {user}; {os.cpu_count()} cores, "
+        f"load average {os.getloadavg()[0]:.1f}."
     ]
     held = True
     if options.only != "time":

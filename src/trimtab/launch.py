@@ -16,12 +16,14 @@ from trimtab.data.cursor import PromptCursor, fingerprint
 from trimtab.data.memory import PromptMemory
 from trimtab.data.prompts import PromptSet, load_prompts
 from trimtab.errors import DataError, RunError, SettingError
+from trimtab.evaluation.evaluator import Evaluation
 from trimtab.evaluation.evaluator import evaluate as evaluate_prompts
 from trimtab.loop.state import LoopState
 from trimtab.loop.synchronous import Machines
 from trimtab.loop.synchronous import train as train_loop
 from trimtab.loop.view import View
 from trimtab.models import LoadedModel, load_model
+from trimtab.record.evaluations import load_evaluation
 from trimtab.record.layout import RunFolder
 from trimtab.record.summary import Summary
 from trimtab.record.writer import RunRecord
@@ -85,7 +87,7 @@ def train(run: Run, *, folder: Path, view: View, resume: bool = False) -> dict[s
 
 def evaluate(run: Run, *, folder: Path | None, step: int | None, view: View) -> dict[str, Any]:
     """Evaluate the checkpoint of ``step`` (None: the newest) of the run in ``folder``, or, without a
-    folder, the model ``run.model.path``, on the run's held-out prompts.
+    folder, the model ``run.model.path``, on the run's held-out prompts; compared with the run's start.
     """
     path = run.model.path if folder is None else str(_model_folder(folder, step))
     model = load_model(path, device=run.model.device, dtype=run.model.dtype)
@@ -102,7 +104,15 @@ def evaluate(run: Run, *, folder: Path | None, step: int | None, view: View) -> 
             engine, rubric, chosen, samples=run.evaluation.samples, sampling=sampler, seed=run.run.seed
         )
     )
-    return done.summary(run.evaluation.ks)
+    return done.summary(run.evaluation.ks, None if folder is None else _start_evaluation(folder))
+
+
+def _start_evaluation(folder: Path) -> Evaluation | None:
+    """The evaluation of the model that the run began with; None where the run has none."""
+    try:
+        return Evaluation.from_json(load_evaluation(RunFolder(folder), "start"))
+    except DataError:
+        return None
 
 
 def export(folder: Path, *, step: int | None, to: Path) -> Path:
@@ -220,6 +230,7 @@ def _opening(
     lines = [
         f"model: {run.model.path}, {millions:.2f} M parameters, {model.dtype}, {model.device}",
         f"sampler: {engine.describe(run.sampling.sampler())}",
+        *_evaluation_sampler(run, engine),
         *trainer.describe().splitlines(),
         *opening_lines(run),
         *prompts.lines(),
@@ -229,6 +240,14 @@ def _opening(
         lines.append(f"resumed from {checkpoint.path.name}")
         lines += [f"passed over a damaged checkpoint, {fault}" for fault in checkpoint.passed_over]
     return lines
+
+
+def _evaluation_sampler(run: Run, engine: LocalEngine) -> list[str]:
+    """The evaluation's sampler, where it is another one than that of training."""
+    own = run.evaluation_sampler()
+    if run.data.held_out == 0 or own == run.sampling.sampler():
+        return []
+    return [f"evaluation sampler: {engine.describe(own)}"]
 
 
 def _problem_lines(problems: Sequence[Unverifiable]) -> list[str]:

@@ -34,7 +34,8 @@ def render(tokenizer: PreTrainedTokenizerBase, content: str | Sequence[Message])
     refuses them, or nothing is left to continue.
     """
     text = content if isinstance(content, str) else through_template(tokenizer, content)
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    # not verbose: too long a prompt is reported with its row, not by a warning of the tokenizer
+    ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     start = start_id(tokenizer)
     if start is not None and ids[:1] != [start]:
         ids = [start, *ids]

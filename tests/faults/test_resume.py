@@ -35,12 +35,15 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "sapo": ({"name": "sapo"}, {"weight_decay": 0.1}),
     "ppo-head": ({"name": "ppo"}, {"critic": "head"}),
     "ppo-model": ({"name": "ppo"}, {"critic": "model", "old_logprobs": "recompute"}),
-    "entropy-target": ({**DAPO, "terms": {"entropy": {"coef": 1e-3}}, "entropy_target": {"target": 3.0}}, {}),
+    "entropy-target": (
+        {**DAPO, "terms": {"entropy": {"coef": 1e-3}}, "entropy_target": {"target": 3.0}},
+        {},
+    ),
 }
 
 
 def attempt(model: Path, case: str, folder: Path, resume: bool, die_at_rename: int | None) -> None:
-    """The body of a child process. ``die_at_rename``: kill oneself instead of the n-th rename of a folder."""
+    """The body of a child process. ``die_at_rename``: be killed instead of the n-th rename of a folder."""
     algorithm, trainer = CASES[case]
     run = tiny_run(model, algorithm, trainer={"updates_per_step": 2, "learning_rate": 2e-3, **trainer})
     if die_at_rename is not None:
@@ -66,7 +69,7 @@ def run_once(
     kill_at: int | None = None,
     die_at: int | None = None,
 ) -> bool:
-    """Whether the run came to its end. ``kill_at``: kill it a random moment after that many steps are recorded."""
+    """Whether the run came to its end. ``kill_at``: killed a random moment after so many recorded steps."""
     child = PROCESSES.Process(target=attempt, args=(model, case, folder, resume, die_at))
     child.start()
     if kill_at is not None:

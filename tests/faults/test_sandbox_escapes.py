@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from benchmarks.sandbox.cheats import CHEATS, PRINTED, SEARCH, SECRET, graded
 from benchmarks.sandbox.programs import ESCAPES
 
+import trimtab
+from trimtab.rewards.code import CodeTests
 from trimtab.rewards.sandbox import Limits, Place, Tier, open_place, probe, run_program
 from trimtab.rewards.sandbox.child import Child
 from trimtab.rewards.sandbox.duty import Duty
@@ -51,8 +54,9 @@ def test_a_cheat_is_graded_wrong(tier, cheat):
 
 def test_the_search_for_answers_finds_what_is_in_reach(tier):
     given = ({"stdin": SECRET, "stdout": SECRET},)
-    assert graded(SEARCH + "print(search())\n", given, tier).value == 1.0
-    assert graded(SEARCH + "print(search())\n", PRINTED, tier).value == 0.0
+    grader = CodeTests(sandbox=tier)
+    assert graded(SEARCH + "print(search())\n", given, grader).value == 1.0
+    assert graded(SEARCH + "print(search())\n", PRINTED, grader).value == 0.0
 
 
 def test_the_probe_says_what_it_tried(tier):
@@ -77,11 +81,12 @@ def test_a_killed_program_leaves_no_process(tier):
 
 
 def test_programs_die_with_the_trainer(tier):
+    source = Path(trimtab.__path__[0]).parent
     trainer = subprocess.Popen(
         [sys.executable, "-c", TRAINER, tier],
         stdout=subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
     )
     try:
         assert trainer.stdout is not None
@@ -91,7 +96,11 @@ def test_programs_die_with_the_trainer(tier):
     finally:
         trainer.send_signal(signal.SIGKILL)
         trainer.wait()
-    assert gone(family), family
+    left = not gone(family)
+    for pid in family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left
 
 
 TRAINER = """

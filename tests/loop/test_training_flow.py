@@ -125,6 +125,7 @@ def test_case_18_at_temperature_0_6_the_first_ratio_is_1(model: Path, tmp_path: 
     assert [check["check"] for check in checks] == [
         "a rollout is the same alone and in a batch",
         "ratio is 1 before the first update",
+        "an update changes the published weights",
         "engine follows the trainer's weights",
     ]
     assert all(check["passed"] for check in checks)

@@ -106,9 +106,21 @@ def test_a_wrong_gold_answer_is_found_and_demonstrations_cannot_outnumber_rows()
     with pytest.raises(DataError, match="gives 3, the row says '4'"):
         gym.work_out("Calculate 1 + 2.", "4")
     rows = [{"prompt": "Calculate 1 + 2.", "answer": "3"}]
-    assert gym.worked_out(rows, 1) == [{"prompt": "Calculate 1 + 2.", "response": "1 + 2 = 3\nAnswer: 3"}]
+    assert gym.demonstrations(rows, 1, 0.0) == [
+        {"prompt": "Calculate 1 + 2.", "response": "1 + 2 = 3\nAnswer: 3"}
+    ]
     with pytest.raises(DataError, match="2 demonstrations were asked for"):
-        gym.worked_out(rows, 2)
+        gym.demonstrations(rows, 2, 0.0)
+
+
+@pytest.mark.parametrize(("direct", "expected"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])
+def test_a_share_of_the_demonstrations_only_states_the_result(direct: float, expected: int):
+    rows = [{"prompt": f"Calculate {n} + 2.", "answer": str(n + 2)} for n in range(8)]
+    responses = [row["response"] for row in gym.demonstrations(rows, 8, direct)]
+    assert sum(response.startswith("Answer:") for response in responses) == expected
+    assert all(response.endswith(f"Answer: {n + 2}") for n, response in enumerate(responses))
+    with pytest.raises(SettingError, match=r"must be in \[0, 1\]"):
+        gym.demonstrations(rows, 8, direct + 1.5)
 
 
 def test_without_reasoning_gym_or_with_wrong_settings_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch):

@@ -15,12 +15,13 @@ from trimtab.rewards.sandbox import (
     StoppedError,
     Tier,
     UnusableTestError,
+    clock,
     open_place,
     read_assert,
     run_asserts,
     run_program,
 )
-from trimtab.rewards.sandbox.clock import Allowance, processor_seconds
+from trimtab.rewards.sandbox.clock import Allowance, Usage, usage
 from trimtab.rewards.sandbox.interpreter import Users, this_interpreter
 
 
@@ -63,17 +64,30 @@ def test_sentences_that_decide_nothing(test):
 def test_processor_time_decides_and_the_wall_clock_only_ends_what_waits():
     allowance = Allowance(os.getpid(), seconds=0.05, wall=30.0)
     assert allowance.spent() is None
-    begun = processor_seconds(os.getpid())
-    while processor_seconds(os.getpid()) < begun + 0.08:
+    begun = usage(os.getpid()).ran
+    while usage(os.getpid()).ran < begun + 0.08:
         sum(range(1000))
     assert "processor time" in (allowance.spent() or "")
-    waiting = Allowance(os.getpid(), seconds=0.01, wall=0.02)
-    time.sleep(0.03)
-    assert waiting.spent() == "not done after 0.02 s"
+    waiting = Allowance(os.getpid(), seconds=0.03, wall=0.1)
+    time.sleep(0.05)
+    assert waiting.spent() is None
+    time.sleep(1.0)
+    assert waiting.spent() == "not done after 0.1 s"
+
+
+def test_waiting_for_a_processor_is_not_the_programs_fault(monkeypatch):
+    told = iter([Usage(1.0, 2.0), Usage(1.02, 12.0), Usage(1.02, 12.0), Usage(1.06, 12.0)])
+    monkeypatch.setattr(clock, "usage", lambda pid: next(told))
+    now = iter([100.0, 110.05, 110.2, 110.3])
+    monkeypatch.setattr(clock.time, "monotonic", lambda: next(now))
+    starved = Allowance(1, seconds=0.05, wall=0.15)
+    assert starved.spent() is None  # 10.05 s have passed, it waited for 10 of them
+    assert starved.spent() == "not done after 0.15 s"
+    assert starved.spent() == "more than 0.05 s of processor time"
 
 
 def test_an_unknown_process_has_no_processor_time():
-    assert processor_seconds(2**22 + 1) is None
+    assert usage(2**22 + 1) is None
 
 
 def test_users_are_lent_to_one_program_at_a_time():

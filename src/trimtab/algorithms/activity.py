@@ -11,21 +11,27 @@ from trimtab.objectives.surrogate import ClippedWeight, SignDecoupledClip, SoftG
 def activity(algorithm: Algorithm, updates_per_step: int, epochs: int) -> str:
     """Whether clip bounds, gates or weights can act at all in this run, in one sentence.
 
-    The first update of a step is taken by the policy that sampled, so every ratio is 1 there.
+    The first update of a step is taken by the policy that sampled, so every ratio is 1 there. Groups
+    carried over from an earlier step are an exception: an older policy sampled them.
     """
     surrogate = Parts.of(algorithm).surrogate
     updates, what = updates_per_step * epochs, _called(surrogate)
+    carries = algorithm.selection is not None and algorithm.selection.carry
+    but = " (in carried groups, sampled by an older policy, it may not be)" if carries else ""
     if isinstance(surrogate, Unclipped):
         if updates == 1:
-            return "1 update a step, no trust region: every ratio is 1, this is the plain policy gradient."
+            return (
+                f"1 update a step, no trust region: every ratio is 1{but}, this is the plain policy gradient."
+            )
         return f"{updates} updates a step without a trust region: nothing bounds the ratios after the first."
     if updates == 1:
         return (
-            f"1 update a step: every ratio is 1, so {what} is inactive and the gradient is the plain policy "
-            "gradient (trainer.updates_per_step or trainer.epochs above 1 make it act)."
+            f"1 update a step: every ratio is 1{but}, so {what} is inactive and the gradient is the plain "
+            "policy gradient (trainer.updates_per_step or trainer.epochs above 1 make it act)."
         )
     return (
-        f"{updates} updates a step: the ratio is 1 in the first, {what} can act in the other {updates - 1}."
+        f"{updates} updates a step: the ratio is 1 in the first{but}, {what} can act in the other "
+        f"{updates - 1}."
     )
 
 

@@ -18,7 +18,7 @@ from trimtab.algorithms.parts import Parts
 from trimtab.errors import SettingError, nearest
 from trimtab.objectives.aggregate import prompt_mean, token_mean, token_sum
 from trimtab.objectives.ratio import sequence_ratio, sequence_token_ratio
-from trimtab.objectives.surrogate import Clip, DualClip, SignDecoupledClip, SoftGate
+from trimtab.objectives.surrogate import Clip, ClippedWeight, DualClip, SignDecoupledClip, SoftGate
 
 WIDEST_SEQUENCE_CLIP = 0.02
 """A sequence ratio stays within hundredths of 1; a bound beyond this never acts."""
@@ -42,7 +42,7 @@ def _by_sequence(parts: Parts) -> bool:
 
 def _wide_sequence_clip(parts: Parts, samples: int) -> bool:
     match parts.surrogate:
-        case Clip(low, high) | DualClip(low, high, _) | SignDecoupledClip(low, high):
+        case Clip(low, high) | DualClip(low, high) | ClippedWeight(low, high) | SignDecoupledClip(low, high):
             return _by_sequence(parts) and max(low, high) > WIDEST_SEQUENCE_CLIP
         case _:
             return False

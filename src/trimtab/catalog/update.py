@@ -179,7 +179,7 @@ COST = Section(
             formula="wall-clock",
             mask="one stage of the step",
             reduction="sum",
-            meaning="Duration of a stage: sample, grade, annotate, update, sync, record and so on.",
+            meaning="Duration of a stage: sample, grade, annotate, advantages, update, sync, probe, record.",
             read_with=("seconds/step", "tokens_per_second/{stage}"),
         ),
         MetricSpec(

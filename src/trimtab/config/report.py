@@ -118,9 +118,13 @@ def opening_lines(run: Run) -> tuple[str, ...]:
 def unused(run: Run) -> tuple[str, ...]:
     """A sentence for each setting that was changed and that nothing in this run reads."""
     needs, name = run.build_algorithm().needs, run.algorithm["name"]
+    own_trunk = "values_T" in needs and run.trainer.critic == "model"
+    nothing_drawn = run.data.files and (run.data.held_out == 0 or isinstance(run.data.held_out, tuple))
     idle = {
         "model.reference": "" if "ref_logprobs_T" in needs else f"{name} compares with no reference",
         "trainer.critic": "" if "values_T" in needs else f"{name} has no critic",
+        "trainer.critic_detached": "a critic of its own never touches the policy" if own_trunk else "",
+        "data.seed": "no held-out part is drawn from these files" if nothing_drawn else "",
         "data.schema": "" if run.data.files else "a built-in task has no columns",
         "data.map": "" if run.data.files else "a built-in task has no columns",
         "evaluation.": "data.held_out is 0" if run.data.held_out == 0 else "",

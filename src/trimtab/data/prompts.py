@@ -217,10 +217,11 @@ def _render(
         elif prompt is not None:
             prompts.append(prompt)
     what = f"prompt longer than {limit} tokens, what the context leaves beside max_new_tokens"
+    lever = "lower sampling.max_new_tokens"
     if config.max_prompt_tokens is not None:
-        what = f"prompt longer than data.max_prompt_tokens = {limit}"
+        what, lever = f"prompt longer than data.max_prompt_tokens = {limit}", "raise data.max_prompt_tokens"
     longest = max((length for _, length in too_long), default=0)
-    remedy = f'the longest has {longest}; lower sampling.max_new_tokens or set data.on_long = "drop"'
+    remedy = f'the longest has {longest}; {lever} or set data.on_long = "drop"'
     for item, _ in too_long:
         long.add(what, item.source.origin, item.source.number, remedy)
     return tuple(prompts)

@@ -72,7 +72,12 @@ class Evaluation:
         )
 
     def against(self, start: Evaluation) -> Paired | None:
-        """pass@1 of this evaluation minus the start's, over the prompts both could grade; None if none."""
+        """pass@1 of this evaluation minus the start's, over the prompts both could grade.
+
+        None where there is no such prompt, or the two were sampled differently.
+        """
+        if (self.temperature, self.max_new_tokens) != (start.temperature, start.max_new_tokens):
+            return None
         earlier = {r.prompt_id: r for r in start.results if r.graded}
         both = [(r, earlier[r.prompt_id]) for r in self.results if r.graded and r.prompt_id in earlier]
         if not both:
@@ -81,9 +86,9 @@ class Evaluation:
         earlier_P = np.array([then.right / then.graded for _, then in both], dtype=np.float64)
         return paired(later_P, earlier_P)
 
-    def summary(self, ks: Sequence[int]) -> dict[str, Any]:
+    def summary(self, ks: Sequence[int], start: Evaluation | None = None) -> dict[str, Any]:
         """What summary.json and the view show. pass@k is left out where no prompt has k graded answers,
-        maj@k where nothing can be voted on.
+        maj@k where nothing can be voted on, the comparison where there is no ``start`` to compare with.
         """
         shown: dict[str, Any] = {}
         for k in ks:
@@ -98,7 +103,7 @@ class Evaluation:
             shown[f"maj@{most}"] = vote.value
             shown[f"maj@{most}_interval"] = [vote.low, vote.high]
         answers = sum(r.attempted for r in self.results)
-        return shown | {
+        shown |= {
             "prompts": len(self.results),
             "answers": answers,
             "ungraded": answers - sum(r.graded for r in self.results),
@@ -109,6 +114,14 @@ class Evaluation:
             "version": self.version,
             "seconds": self.seconds,
         }
+        change = None if start is None else self.against(start)
+        if change is not None:
+            shown["against_start"] = {
+                "difference": change.difference,
+                "interval": [change.low, change.high],
+                "verdict": change.verdict,
+            }
+        return shown
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,40 +3,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
+
 from trimtab.loop.collect import Collected, Wanted
 from trimtab.loop.observe import Step, untouched
+from trimtab.loop.stages import Update
+from trimtab.loop.view import View
 from trimtab.record.events import Event
 from trimtab.record.writer import RunRecord
-from trimtab.rollout.checks import CheckResult, check_alone, check_ratio, check_weights_arrived
+from trimtab.rollout.checks import (
+    CheckResult,
+    check_alone,
+    check_ratio,
+    check_weights_arrived,
+    check_weights_changed,
+    fingerprint,
+)
 from trimtab.rollout.engine import RolloutEngine
+from trimtab.types import Rollout, WeightSource
+
+SAMPLED_ALONE = 4
+"""Rollouts that are sampled again alone, each of another group."""
 
 
 class SelfChecks:
-    """Three checks, each made once in a process (so a resumed run makes them again), each at the first
-    step that allows it: one rollout sampled alone; the ratio before any update; the ratio again after
-    an update was delivered to the engine.
+    """Four checks, each made once in a process (so a resumed run makes them again), each at the first
+    step that allows it: some rollouts sampled alone; the ratio before any update; whether an update
+    changed the weights; the ratio again after those were delivered to the engine. Each is told.
     """
 
-    def __init__(self, engine: RolloutEngine, record: RunRecord) -> None:
+    def __init__(self, engine: RolloutEngine, record: RunRecord, view: View) -> None:
         self._engine = engine
         self._record = record
+        self._view = view
         self._alone_done = False
+        self._changed_done = engine.dtype is not torch.float32
         self._delivery_done = False
+        self._published = ""
+        """Fingerprint of the weights published last."""
         self._compared: int | None = None
         """Version whose ratio was found to be 1; None before."""
 
     async def sampled(self, step: int, found: Collected, wanted: Wanted) -> None:
-        """A rollout of the first group, sampled again alone: the same tokens and log-probabilities.
+        """A rollout of each of the first groups, sampled again alone: the same tokens and log-probabilities.
 
         Raises RunError with the likely causes when they differ.
         """
         if self._alone_done or not found.fresh:
             return
         self._alone_done = True
-        together = found.fresh[0].group
-        async for alone in self._engine.generate([together.draw], 1, wanted.sampling, seed=wanted.seed):
-            result = check_alone(alone.rollouts[0], together.rollouts[0], dtype=self._engine.dtype)
-            self._keep(step, result)
+        pairs: list[tuple[Rollout, Rollout]] = []
+        for together in (scored.group for scored in found.fresh[:SAMPLED_ALONE]):
+            async for alone in self._engine.generate([together.draw], 1, wanted.sampling, seed=wanted.seed):
+                pairs.append((alone.rollouts[0], together.rollouts[0]))
+        self._keep(step, check_alone(pairs, dtype=self._engine.dtype))
 
     def trained(self, step: Step) -> None:
         """Sampler against trainer on the tokens just sampled: first on weights that nothing has touched,
@@ -57,6 +79,19 @@ class SelfChecks:
         sampler_T, trainer_T = batch.rollout_logprobs_T[fresh_T], batch.old_logprobs_T[fresh_T]
         self._keep(step.number, check(sampler_T, trainer_T, dtype=self._engine.dtype))
 
+    def published(self, step: int, weights: WeightSource, updates: Sequence[Update] = ()) -> None:
+        """After every sync: weights that these updates have moved are not those published before.
+
+        Raises RunError when they are. Float32 alone can be checked so.
+        """
+        if self._changed_done:
+            return
+        before, self._published = self._published, fingerprint(weights)
+        reports = [update.report for update in updates if update.report.applied]
+        if any(report.grad_norm and report.learning_rate > 0.0 for report in reports):
+            self._changed_done = True
+            self._keep(step, check_weights_changed(before, self._published))
+
     def _keep(self, step: int, result: CheckResult) -> None:
         self._record.event(
             Event.CHECKED,
@@ -67,3 +102,4 @@ class SelfChecks:
             limit=result.limit,
         )
         result.require()
+        self._view.message(f"checked: {result.sentence}")

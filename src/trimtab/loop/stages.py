@@ -16,7 +16,7 @@ from trimtab.objectives.objective import Objective
 from trimtab.rewards.shaping import reward_groups
 from trimtab.rollout.engine import RolloutEngine
 from trimtab.trainer.trainer import Trainer
-from trimtab.types import Batch, RewardedGroup, ScoredGroup, StepReport
+from trimtab.types import Batch, RewardedGroup, ScoredGroup, StepReport, WeightSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,8 @@ async def update(
     return done
 
 
-async def sync(trainer: Trainer, engine: RolloutEngine) -> None:
-    """Give the engine the trainer's weights, under a new version."""
+async def sync(trainer: Trainer, engine: RolloutEngine) -> WeightSource:
+    """Give the engine the trainer's weights, under their version. Returns the weights."""
     source, version = await trainer.publish()
     await engine.load_weights(source, version)
+    return source

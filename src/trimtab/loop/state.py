@@ -24,6 +24,8 @@ class Counters:
 
     ``keep_rate`` is the share of drawn groups that selection kept lately, in (0, 1]: it decides
     how many prompts a refill draws, and is made of counts only, so that a run repeats exactly.
+    ``empty_steps`` and ``cut_steps`` count steps in a row: without a group to train on, and with hardly an
+    answer that ended and none right. ``grader_zeros``: see ``notices.silent_graders``.
     """
 
     step: int = 0
@@ -34,6 +36,8 @@ class Counters:
     tokens: int = 0
     groups_trained: int = 0
     empty_steps: int = 0
+    cut_steps: int = 0
+    grader_zeros: dict[str, int] = field(default_factory=dict)
     keep_rate: float = 1.0
     entropy_coefficient: float | None = None
 

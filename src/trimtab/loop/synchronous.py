@@ -14,7 +14,7 @@ from trimtab.algorithms.algorithm import Algorithm
 from trimtab.config import Run
 from trimtab.errors import RunError, TrimtabError
 from trimtab.evaluation.evaluator import Evaluation, evaluate
-from trimtab.loop import observe, stages
+from trimtab.loop import notices, observe, stages
 from trimtab.loop.checks import SelfChecks
 from trimtab.loop.clock import Stopwatch
 from trimtab.loop.collect import Collected, Wanted, collect
@@ -32,7 +32,9 @@ from trimtab.trainer.trainer import Trainer
 from trimtab.types import Prompt, RewardedGroup
 
 MAX_EMPTY_STEPS = 3
-"""Steps in a row without a group to train on that end a run without selection settings of its own."""
+"""Steps in a row that teach nothing and end a run without selection settings of its own."""
+
+KEPT = "The policy as it is now is saved as a checkpoint"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +52,8 @@ class Machines:
 async def train(run: Run, machines: Machines, state: LoopState) -> None:
     """Run the loop from ``state`` to ``run.run.steps``, evaluations at start and end included."""
     algorithm = run.build_algorithm()
-    checks = SelfChecks(machines.engine, machines.record)
-    await stages.sync(machines.trainer, machines.engine)
+    checks = SelfChecks(machines.engine, machines.record, machines.view)
+    checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:
         await evaluate_policy(run, machines, state, "start")
     while state.counters.step < run.run.steps:
@@ -91,12 +93,13 @@ async def train_step(
         updates = await update_policy(run, algorithm, machines, state, step.rewarded, watch)
         step = replace(step, updates=updates)
         checks.trained(step)
+        with watch.stage("sync"):
+            weights = await stages.sync(machines.trainer, machines.engine)
+        checks.published(number, weights, updates)
     except TrimtabError:
         observe.write_events(machines.record, step)
         observe.write_rollouts(machines.record, step)
         raise
-    with watch.stage("sync"):
-        await stages.sync(machines.trainer, machines.engine)
     _advance(state, step)
     _record(step, algorithm, machines, state, watch)
     _tell(step, machines, state)
@@ -142,17 +145,11 @@ async def evaluate_policy(run: Run, machines: Machines, state: LoopState, label:
         sampling=run.evaluation_sampler(),
         seed=run.run.seed,
     )
-    summary = evaluation.summary(run.evaluation.ks)
-    save_evaluation(machines.record.folder, label, evaluation.to_json())
+    start = None
     if "start" in state.evaluations:
         start = Evaluation.from_json(load_evaluation(machines.record.folder, "start"))
-        change = evaluation.against(start)
-        if change is not None:
-            summary["against_start"] = {
-                "difference": change.difference,
-                "interval": [change.low, change.high],
-                "verdict": change.verdict,
-            }
+    summary = evaluation.summary(run.evaluation.ks, start)
+    save_evaluation(machines.record.folder, label, evaluation.to_json())
     machines.record.event(Event.EVALUATED, state.counters.step, label=label, **summary)
     machines.view.evaluation(label, summary)
     state.evaluations[label] = summary
@@ -183,14 +180,17 @@ def _advance(state: LoopState, step: observe.Step) -> None:
     counters.tokens += sum(rollout.length for rollout in rollouts)
     counters.groups_trained += len(found.kept)
     counters.empty_steps = 0 if found.kept else counters.empty_steps + 1
+    if found.fresh:
+        counters.cut_steps = 0 if notices.cut_off(found.fresh) is None else counters.cut_steps + 1
     state.memory.observe_trained(found.kept)
 
 
 def _record(
     step: observe.Step, algorithm: Algorithm, machines: Machines, state: LoopState, watch: Stopwatch
 ) -> None:
-    with watch.stage("observe"):
+    with watch.stage("probe"):
         metrics = observe.measure(step, algorithm, state)
+    with watch.stage("record"):
         observe.write_events(machines.record, step)
         observe.write_rollouts(machines.record, step)
         machines.record.event(Event.SYNCED, step.number, version=machines.engine.version)
@@ -207,8 +207,13 @@ def _record(
 
 
 def _tell(step: observe.Step, machines: Machines, state: LoopState) -> None:
-    """Say it where a step found fewer groups than it wanted, or made no update. Both are normal outcomes."""
+    """Say it where a grader never gave a point, or where a step found fewer groups than it wanted or made no
+    update; the last two are normal outcomes.
+    """
     found, done = step.collected, state.counters.step
+    for sentence in notices.silent_graders(found.fresh, state.counters.grader_zeros):
+        machines.record.event(Event.WARNED, step.number, message=sentence)
+        machines.view.message(f"step {done}: {sentence}")
     if not found.kept:
         machines.record.event(Event.STEP_EMPTY, step.number, reason=_fates(found))
         machines.view.message(f"step {done}: no group to train on ({_fates(found)}); no update was made")
@@ -230,13 +235,16 @@ def _fates(found: Collected) -> str:
 
 
 def _exhausted(step: observe.Step, algorithm: Algorithm, state: LoopState) -> str | None:
-    """Why several steps in a row without a group to train on end the run; None where they do not."""
+    """Why several steps in a row that taught nothing end the run; None where they do not."""
     bound = algorithm.selection.max_empty_steps if algorithm.selection else MAX_EMPTY_STEPS
+    share = notices.cut_off(step.collected.fresh)
+    if share is not None and state.counters.cut_steps >= bound:
+        cut = notices.cut_off_sentence(share, step.max_new_tokens)
+        return f"{bound} steps in a row could teach nothing; in the last one {cut}. {KEPT}"
     if state.counters.empty_steps < bound:
         return None
     return (
         f"{bound} steps in a row found no group to train on; in the last one: {_fates(step.collected)}. "
         "Where all are wrong: easier prompts, more samples a prompt, or a grader that reads the answers; "
-        "where all are right the policy has learned what these prompts can teach: harder prompts. "
-        "The policy as it is now is saved as a checkpoint"
+        f"where all are right the policy has learned what these prompts can teach: harder prompts. {KEPT}"
     )

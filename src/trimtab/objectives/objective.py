@@ -71,12 +71,5 @@ class Objective:
             loss_T, seen = term(out, batch)
             share = coefficient * (batch.weights_T.to(loss_T.dtype) * loss_T).sum()
             losses[term.name] = losses[term.name] + share if term.name in losses else share
-            trace = _merged(trace, seen)
+            trace = trace | seen
         return losses, trace
-
-
-def _merged(trace: Trace, seen: Trace) -> Trace:
-    """Both traces; a token counts as clamped when any term clamped it."""
-    if trace.clamped_T is None or seen.clamped_T is None:
-        return trace | seen
-    return trace | replace(seen, clamped_T=trace.clamped_T | seen.clamped_T)

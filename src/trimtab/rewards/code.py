@@ -68,8 +68,8 @@ class CodeTests:
     """Grades right when the program passes every test, else wrong, with the first test that failed.
 
     partial: the value is the share of tests that passed, and all are run; else the first failure ends it.
-    seconds_per_test: processor time for one test; three times as much may pass on the wall clock, so that a
-        busy machine does not make programs wrong.
+    seconds_per_test: processor time for one test. A program that sleeps is ended after three times as much;
+        waiting for a processor does not count, so that a busy machine makes no program wrong.
     seconds: for all tests of one answer together, on the wall clock, from the start of the first.
     megabytes: memory of the program.
     sandbox: ``auto`` takes the strongest that works, ``bubblewrap`` before ``landlock``.

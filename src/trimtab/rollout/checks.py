@@ -8,6 +8,7 @@ temperature; nothing of the weights may have changed between the two sides.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from trimtab.errors import RunError
-from trimtab.types import Rollout
+from trimtab.types import Rollout, WeightSource
 
 RATIO_LIMIT = 1e-4
-BATCH_LIMIT = 1e-5
+BATCH_LIMIT = 1e-4
 FINE_DIFFERENCE = 0.005
 TROUBLE_DIFFERENCE = 0.01
 MAX_LOG_RATIO = 80.0
@@ -66,50 +67,72 @@ def check_weights_arrived(sampler_T: ArrayLike, trainer_T: ArrayLike, *, dtype: 
     return _compare("engine follows the trainer's weights", sampler_T, trainer_T, dtype, reason)
 
 
-def check_fingerprints(before: str, trainer: str, engine: str) -> CheckResult:
-    """The engine's weights are the trainer's, and they are not those from before the update.
+def check_weights_changed(before: str, after: str) -> CheckResult:
+    """The weights published after an update are not those from before it: two fingerprints differ.
 
-    Give fingerprints of the same dtype (see ``local.fingerprint``). ``value`` counts what is wrong.
+    Holds in float32 only: in bfloat16 a small update can leave every published weight as it was.
+    ``value`` is 1 where they are equal.
     """
-    differs, unchanged = trainer != engine, trainer == before
-    if differs:
-        sentence = (
-            f"the engine's weights ({engine}) are not the trainer's ({trainer}); check what is synchronised"
-        )
-    elif unchanged:
-        sentence = (
-            f"the update left every weight as it was ({trainer}); check the learning rate and frozen layers"
-        )
+    name, same = "an update changes the published weights", before == after
+    if same:
+        sentence = f"{name}: they are as before ({after}); check the learning rate and frozen layers"
     else:
-        sentence = f"the update changed the weights ({before} to {trainer}) and the engine has them"
-    value = float(differs) + float(unchanged)
-    return CheckResult("weights were updated and delivered", value, 0.0, value == 0.0, sentence)
+        sentence = f"{name}: {before} to {after}"
+    return CheckResult(name, float(same), 0.0, not same, sentence)
 
 
-def check_alone(alone: Rollout, together: Rollout, *, dtype: torch.dtype) -> CheckResult:
-    """The same rollout, sampled alone and in a batch, has the same tokens and log-probabilities.
+def fingerprint(weights: WeightSource) -> str:
+    """A hash of up to 64 evenly spaced values of every tensor: 16 hex digits, cheap at any size.
 
-    float32: the same tokens, and log-probabilities within 1e-5. In less precise dtypes rounding may
-    lead to other tokens; the shared beginning is compared against the band of ``check_ratio``.
+    Any optimizer step changes it; the same weights in the same dtype give the same one.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in weights:
+        flat = tensor.detach().reshape(-1)
+        picked = flat[:: max(1, flat.numel() // 64)][:64].to("cpu", torch.float32)
+        digest.update(name.encode() + str(tuple(tensor.shape)).encode() + picked.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_alone(pairs: Sequence[tuple[Rollout, Rollout]], *, dtype: torch.dtype) -> CheckResult:
+    """Rollouts sampled alone and the same ones sampled in a batch: the same tokens and log-probabilities.
+
+    float32: log-probabilities within 1e-4 (rounding grows with the model, a tiny one stays below 1e-5) over
+    the tokens that both have; rounding may, rarely, lead one of four rollouts to another token, not more.
+    In less precise dtypes the shared beginnings are compared against the band of ``check_ratio``.
     """
     name = "a rollout is the same alone and in a batch"
-    if alone.seed != together.seed:
-        raise ValueError(f"{alone.key} and {together.key} have different seeds, so they cannot be compared")
-    same = _shared_beginning(alone.token_ids, together.token_ids)
+    for alone, together in pairs:
+        if alone.seed != together.seed:
+            raise ValueError(
+                f"{alone.key} and {together.key} have different seeds, so they cannot be compared"
+            )
+    shared = [_shared_beginning(alone.token_ids, together.token_ids) for alone, together in pairs]
+    alone_T, together_T = (
+        np.concatenate(
+            [_float64(pair[side].logprobs[:same]) for pair, same in zip(pairs, shared, strict=True)]
+        )
+        for side in (0, 1)
+    )
     if dtype is not torch.float32:
         reason = "padding, positions or masks of batched rows differ from those of a single one"
-        return _compare(name, alone.logprobs[:same], together.logprobs[:same], dtype, reason)
-    difference = np.abs(_float64(alone.logprobs[:same]) - _float64(together.logprobs[:same]))
-    value = float(difference.max(initial=0.0))
-    complete = same == len(alone.token_ids) == len(together.token_ids)
-    if not complete:
-        sentence = f"rollout {alone.key} differs from token {same} on when it is sampled alone"
+        return _compare(name, alone_T, together_T, dtype, reason)
+    value = float(np.abs(alone_T - together_T).max(initial=0.0))
+    parted = [
+        f"{alone.key} from token {same} on"
+        for (alone, together), same in zip(pairs, shared, strict=True)
+        if not same == len(alone.token_ids) == len(together.token_ids)
+    ]
+    too_many = len(parted) > len(pairs) // 4
+    sentence = f"{name}: largest difference {value:.1e} over {len(alone_T)} tokens of {len(pairs)} rollouts"
+    if too_many:
+        sentence = f"sampled alone, {len(parted)} of {len(pairs)} rollouts differ: {', '.join(parted)}"
     elif not value <= BATCH_LIMIT:
-        sentence = f"log-probabilities of rollout {alone.key} differ by {value:.1e} when it is sampled alone"
-    else:
-        return CheckResult(name, value, BATCH_LIMIT, True, f"{name}: largest difference {value:.1e}")
-    advice = "the model mixes rows of a batch, or padding, positions and masks are wrong for it"
-    return CheckResult(name, value if complete else float("inf"), BATCH_LIMIT, False, f"{sentence}; {advice}")
+        sentence = f"log-probabilities differ by {value:.1e} when rollouts are sampled alone"
+    passed = value <= BATCH_LIMIT and not too_many
+    if not passed:
+        sentence += "; the model mixes rows of a batch, or padding, positions and masks are wrong for it"
+    return CheckResult(name, float("inf") if too_many else value, BATCH_LIMIT, passed, sentence)
 
 
 def _compare(

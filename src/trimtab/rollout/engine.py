@@ -30,10 +30,10 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0.0:
+        if not 0.0 < self.temperature < float("inf"):
             raise ValueError(
-                f"sampling.temperature must be > 0, got {self.temperature}; greedy answers have no gradient, "
-                "for nearly greedy evaluation set evaluation.temperature = 0.01"
+                f"sampling.temperature must be > 0 and finite, got {self.temperature}; greedy answers have "
+                "no gradient, for nearly greedy evaluation set evaluation.temperature = 0.01"
             )
         if self.max_new_tokens < 1:
             raise ValueError(f"sampling.max_new_tokens must be >= 1, got {self.max_new_tokens}")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -210,20 +209,3 @@ class LocalEngine:
                 "the engine would sample from a mixture of two policies"
             )
         self.version = version
-
-    def fingerprint(self) -> str:
-        """See ``fingerprint``: of the weights that this engine samples from."""
-        return fingerprint(self.model.module.named_parameters())
-
-
-def fingerprint(weights: WeightSource) -> str:
-    """A hash of up to 64 evenly spaced values of every tensor: 16 hex digits, cheap at any size.
-
-    Any optimizer step changes it; the same weights in the same dtype give the same one.
-    """
-    digest = hashlib.blake2b(digest_size=8)
-    for name, tensor in weights:
-        flat = tensor.detach().reshape(-1)
-        picked = flat[:: max(1, flat.numel() // 64)][:64].to("cpu", torch.float32)
-        digest.update(name.encode() + str(tuple(tensor.shape)).encode() + picked.numpy().tobytes())
-    return digest.hexdigest()

@@ -19,7 +19,7 @@ class TrainerConfig:
     """How weights are updated. A step is one turn of the loop, an update one optimizer step.
 
     updates_per_step, epochs: a step makes ``updates_per_step * epochs`` updates. Where that is 1, the
-        ratio is 1 in all of them: clip bounds, sequence ratios and soft gates cannot act.
+        ratio is 1 but in carried groups: clip bounds, sequence ratios and soft gates can hardly act.
     learning_rate, weight_decay, betas: of AdamW; decay touches matrices only, not norms or biases.
     schedule: the rate after warm-up: "constant", or "linear" or "cosine" down to 0 at the run's end.
     warmup_updates: updates over which the rate rises linearly from 0; skipped updates do not count.

@@ -139,9 +139,15 @@ class Optimizer:
         )
         return "\n".join(
             f"{owned.name}: {owned.size:,} parameters in {len(owned.parameters)} tensors, "
-            f"learning rate {owned.learning_rate:g} {common}"
+            f"learning rate {owned.learning_rate:g} {common}{_alone(owned, config)}"
             for owned in self.owners
         )
+
+
+def _alone(owned: Owned, config: TrainerConfig) -> str:
+    if owned.name != "critic" or not config.critic_warmup_updates:
+        return ""
+    return f"; the run's first {config.critic_warmup_updates} updates train it alone"
 
 
 def _master(parameter: nn.Parameter) -> Tensor:

@@ -33,25 +33,13 @@ from trimtab.rewards.mathematics.expressions import (
 
 BITS = 200
 """Binary digits of the first computation, about 60 decimals; the second has twice as many."""
-NEEDED_PLACES = 3
+NEEDED_PLACES = 4
 """At fewer common places nothing is decided."""
 
-ENOUGH_PLACES = 6
+ENOUGH_PLACES = 7
 """After so many that agree the two are equal."""
-_KINDS = (
-    "near",
-    "far",
-    "signed",
-    "whole",
-    "near",
-    "signed",
-    "whole",
-    "far",
-    "near",
-    "near",
-    "whole",
-    "whole",
-)
+_ORDER = "near turned below whole far mixed whole near near whole whole whole near"
+_KINDS = tuple(_ORDER.split())
 
 Places = Mapping[str, Fraction]
 Pair = Callable[[Evaluator], tuple[Any, Any]]
@@ -71,25 +59,27 @@ class Equality:
             return is_infinite(one) == is_infinite(other)
         if INFINITY.name in constants(one) | constants(other):
             return None
-        try:
-            names = letters(one) | letters(other)
-            agreed = 0
-            for place in _places(one, other) if names else [{}]:
+        names = letters(one) | letters(other)
+        agreed, too_large = 0, False
+        for place in _places(one, other) if names else [{}]:
+            try:
                 verdict = self._same(one, other, place)
-                if verdict is False:
-                    return False
-                agreed += verdict is True
-                if agreed == ENOUGH_PLACES:
-                    break
-            return True if agreed >= (NEEDED_PLACES if names else 1) else None
-        except TooLarge:
-            if self.budget.left < 0:
-                raise
-            return self.folded(one) == self.folded(other)
+            except TooLarge:
+                if self.budget.left < 0:
+                    raise
+                verdict, too_large = None, True
+            if verdict is False:
+                return False
+            agreed += verdict is True
+            if agreed == ENOUGH_PLACES:
+                break
+        if agreed >= (NEEDED_PLACES if names else 1):
+            return True
+        return self.folded(one) == self.folded(other) if too_large else None
 
     def has_value(self, one: Expression) -> bool:
         """Can its value be computed at enough places? Then whatever is undefined there does not equal it."""
-        return self.equal(one, Sum((one, Number(Fraction(1))))) is False
+        return not is_infinite(one) and self.equal(one, Sum((one, Number(Fraction(1))))) is False
 
     def proportional(self, one: Expression, other: Expression) -> int | None:
         """The sign of c where one = c * other for a constant c; 0 where there is none; None if unknown."""
@@ -218,18 +208,25 @@ def _crossed(one: Expression, other: Expression, first: Places, place: Places) -
 
 
 def _places(one: Expression, other: Expression) -> Iterator[Places]:
-    """Places of fractions (below 1, above 1, of both signs) and of whole numbers."""
+    """Places of fractions (below 1, above 1, negative, of both signs) and of whole numbers.
+
+    A turned place has the numbers of the one before it, each at the next letter: |x - y| meets x < y and
+    x > y. The whole numbers of a letter follow each other: (-1)^n meets odd and even ones.
+    """
     names = sorted(letters(one) | letters(other))
     random = Random(f"{one!r} {other!r}")
+    numbers = [Fraction(random.randrange(2, 9)) for _ in names]
+    whole = numbers
     for kind in _KINDS:
-        place: dict[str, Fraction] = {}
-        for name in names:
-            low = random.randrange(31, 97)
-            ends = {
-                "near": (1, low),
-                "far": (low + 1, 3 * low),
-                "signed": (-2 * low, 2 * low),
-                "whole": (2, 12),
-            }
-            place[name] = Fraction(random.randrange(*ends[kind]), 1 if kind == "whole" else low)
-        yield place
+        low = random.randrange(31, 97)
+        if kind == "turned":
+            numbers = numbers[1:] + numbers[:1]
+        elif kind == "whole":
+            whole = [number + 1 + at for at, number in enumerate(whole)]
+            numbers = whole
+        else:
+            ends = (low + 1, 3 * low) if kind == "far" else (1, low)
+            numbers = [Fraction(random.randrange(*ends), low) for _ in names]
+        if kind == "below" or kind == "mixed":
+            numbers = [-x if kind == "below" or at % 2 == 0 else x for at, x in enumerate(numbers)]
+        yield dict(zip(names, numbers, strict=True))

@@ -27,6 +27,7 @@ class Parser:
         self.nesting = 0
         self.inside = 0
         self.in_bars = False
+        self.split_at = -1
 
     @property
     def next(self) -> Token | None:
@@ -103,7 +104,8 @@ class Parser:
 
     def _begins_factor(self, token: Token) -> bool:
         if token.kind == "number":
-            return self.tokens[self.at - 1].kind not in ("number", "letter")  # x2 may be anything
+            before = self.tokens[self.at - 1].kind  # x2 may be anything
+            return self.at == self.split_at or before not in ("number", "letter")
         if token.is_sign("|"):
             return not self.in_bars
         if token.kind == "word":
@@ -135,6 +137,9 @@ class Parser:
             self.at += 1
             below = self.tokens[self.at - 1].text == "-"
             return negative(self._exponent()) if below else self._exponent()
+        powers = [token.text for token in self.tokens[self.at : self.at + 2]]
+        if len(powers) == 2 and len(powers[0]) > 1 and powers[0].isdigit() and powers[1] == "^":
+            return self._argument()  # 2^52^n is 2^5 2^n
         value = self._primary()
         if self.next is not None and self.next.is_sign("^"):
             self.at += 1
@@ -207,12 +212,9 @@ class Parser:
             return tree.Constant("pi")
         if name == "infty":
             return tree.INFINITY
-        if name == "frac":
-            top = self._argument()
-            return quotient(top, self._argument())
-        if name == "binom":
-            above = self._argument()
-            return tree.Call("binom", (above, self._argument()))
+        if name in ("frac", "binom"):
+            above, below = self._argument(), self._argument()
+            return quotient(above, below) if name == "frac" else tree.Call("binom", (above, below))
         if name == "sqrt":
             return self._root()
         if name in ("lfloor", "lceil"):
@@ -230,11 +232,8 @@ class Parser:
     def _argument(self) -> Expression:
         """An argument of \\frac and the like: a group, one letter, or one digit (``\\frac12``)."""
         token = self.next
-        if token is None:
-            raise Unreadable("the end where an argument was expected")
-        if token.kind == "number" and len(token.text) > 1:
-            return self._digit(token)
-        return self._primary()
+        is_long = token is not None and token.kind == "number" and len(token.text) > 1
+        return self._digit(token) if token is not None and is_long else self._primary()
 
     def _digit(self, token: Token) -> Expression:
         """``\\frac12``: the first digit is taken, the rest stays. With a blank the whole number is meant."""
@@ -242,14 +241,10 @@ class Parser:
             raise Unreadable(f"{token.text} as an argument without braces")
         if token.spaced:
             return self._number(token)
-        rest = Token("number", token.text[1:])
-        self.tokens = [
-            *self.tokens[: self.at],
-            Token("number", token.text[0]),
-            rest,
-            *self.tokens[self.at + 1 :],
-        ]
-        return self._number(self.tokens[self.at])
+        two = (Token("number", token.text[0]), Token("number", token.text[1:]))
+        self.tokens = [*self.tokens[: self.at], *two, *self.tokens[self.at + 1 :]]
+        self.split_at = self.at + 1
+        return self._number(two[0])
 
     def _root(self) -> Expression:
         degree: Expression = tree.number(2)
@@ -268,7 +263,7 @@ class Parser:
             if token.text == "^":
                 exponent = self._exponent()
             elif name == "log":
-                base = self._argument()
+                base = self._base()
             else:
                 raise Unreadable(f"a subscript of {name}")
         if exponent == tree.MINUS_ONE and name in marks.INVERSE:
@@ -281,6 +276,11 @@ class Parser:
         else:
             value = tree.Call(name, (argument,))
         return value if exponent is None else tree.Power(value, exponent)
+
+    def _base(self) -> Expression:
+        """``\\log_10(5)`` has base 10, ``\\log_28`` is 3."""
+        after = self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
+        return self._primary() if after is not None and after.is_sign("(") else self._argument()
 
     def _function_argument(self) -> Expression:
         """A group, or the product that follows: ``\\sin 2\\pi x``."""

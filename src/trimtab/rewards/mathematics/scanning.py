@@ -10,7 +10,13 @@ from trimtab.rewards.mathematics.normal import ROW_ENDS, TEXT_BEGINS, TEXT_ENDS,
 from trimtab.rewards.mathematics.signs import GREEK, SAME_COMMAND
 from trimtab.rewards.mathematics.tokens import Token, Unreadable
 from trimtab.rewards.mathematics.units import LETTER_UNITS, TABLE, UNIT_WORDS
-from trimtab.rewards.mathematics.words import CONSTANT_WORDS, FUNCTION_WORDS, JOINING, NEVER_A_UNIT
+from trimtab.rewards.mathematics.words import (
+    CONSTANT_WORDS,
+    FUNCTION_WORDS,
+    JOINING,
+    NEVER_A_UNIT,
+    SHORT_WORDS,
+)
 
 MAX_TOKENS = 600
 MAX_DIGITS = 1000
@@ -21,7 +27,7 @@ _NUMBER = re.compile(r"(?:\d+\.\d+|\d+\.(?!\.)|\.\d+|\d+)(?:[eE][+-]?\d{1,4}(?![
 _COMMAND = re.compile(r"\\([A-Za-z]+|.)", re.DOTALL)
 _LETTERS = re.compile(r"[A-Za-z]+(?:'t\b)?")
 _ENVIRONMENT = re.compile(r"\s*\{(\w+)\*?\}(?:\s*\{[clr|\s]*\})?")
-_NAME = re.compile(r"[A-Za-z0-9']{1,8}|\\[A-Za-z]{1,10}")
+_NAME = re.compile(r"[A-Za-z]{1,3}'{0,2}|\\[A-Za-z]{1,10}")
 """What may stand under an accent: ``\\vec{AB}``."""
 _SUBSCRIPT = re.compile(r"\s?_\s?(?:\{([^{}^=<>]{1,20})\}|([A-Za-z0-9])|(\\[A-Za-z]+))")
 _ACCENTS = "vec bar hat tilde overline overrightarrow widehat dot ddot underline widetilde"
@@ -126,7 +132,7 @@ class _Scanner:
         )
         if low in JOINING and len(run) > 1:
             self._add("join", low)
-        elif run in FUNCTION_WORDS and not (self.textual and after_value and run in UNIT_WORDS):
+        elif run in FUNCTION_WORDS and not (after_value and run in UNIT_WORDS and self._ends_here()):
             self._add("name", FUNCTION_WORDS[run])
         elif low in CONSTANT_WORDS:
             self._constant(CONSTANT_WORDS[low])
@@ -141,10 +147,14 @@ class _Scanner:
                 self._add("letter", letter)
             self._subscript()
 
+    def _ends_here(self) -> bool:
+        """Nothing follows, or the words do not go on: ``5 sec`` is no secant."""
+        return not self.text[self.at :].strip(f" .{TEXT_ENDS}") or self.textual
+
     def _is_word(self, run: str, after_value: bool) -> bool:
         """A word or a unit; other short runs are products of their letters."""
         low = run.lower()
-        if self.textual or len(run) > 3 or (low in NEVER_A_UNIT and not run.isupper()):
+        if self.textual or len(run) > 3 or low in SHORT_WORDS or (low in NEVER_A_UNIT and not run.isupper()):
             return True
         return after_value and (low in UNIT_WORDS or (self.letters_as_units and low in TABLE))
 

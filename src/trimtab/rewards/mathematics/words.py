@@ -53,6 +53,8 @@ _CHANGING = """
     remainder inverse reciprocal complement conjugate transpose opposite off short away to from with without
     so because since however wait hmm actually also too etc question unknown undefined
 """
+SHORT_WORDS = frozenset({"odd", "red", "tie", "day", "mon", "tue", "wed", "thu", "fri", "sat", "sun"})
+"""Words of three letters that are no product of them, also outside ``\\text{...}``."""
 NEVER_A_UNIT = frozenset(_CHANGING.split())
 """After a number these words change or deny it, so no reading may drop them."""
 

@@ -23,6 +23,8 @@ from trimtab.rewards.sandbox.programs import TICK, StoppedError, late
 from trimtab.rewards.sandbox.report import SandboxError
 from trimtab.rewards.sandbox.sentences import AssertTest, UnusableTestError
 
+JUDGE_SECONDS = 86_400.0
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -111,11 +113,8 @@ class _Session:
                 if self._over:
                     return
                 if ended:
-                    told = judge.errors.text.decode(errors="replace").strip().splitlines()
-                    raise SandboxError(
-                        f"the tests' side ended with exit code {judge.exit_code} and without a result: "
-                        f"{told[-1] if told else 'nothing on stderr'}"
-                    )
+                    self._ended_early(judge)
+                    return
                 if stop is not None and stop.is_set():
                     raise StoppedError
                 if (why := late(deadline)) is not None:
@@ -127,6 +126,17 @@ class _Session:
                     else:
                         self.verdicts.append(Verdict(False, why))
                     return
+
+    def _ended_early(self, judge: Child) -> None:
+        """The tests' side is gone without a result. Values that fill its memory are the program's doing."""
+        lines = judge.errors.text.decode(errors="replace").strip().splitlines()
+        told = lines[-1] if lines else "nothing on stderr"
+        if told.startswith("MemoryError"):
+            self.verdicts.append(Verdict(False, "what the program returned filled the memory of the tests"))
+            return
+        raise SandboxError(
+            f"the tests' side ended with exit code {judge.exit_code} and without a result: {told}"
+        )
 
     def _start(self, stack: ExitStack) -> tuple[Child, Child]:
         """Starts both sides, joined by two pipes of which the trainer keeps no end."""
@@ -151,6 +161,9 @@ class _Session:
                 arguments={**self._tests, "read": answered, "write": ask},
                 reports=True,
             )
+            # Its time is the trainer's to watch: a limit that ends it would look like a fault of the sandbox.
+            limits = replace(limits, seconds=JUDGE_SECONDS, memory_bytes=2 * limits.memory_bytes)
+            place = replace(self.place, limits=limits)
             judge = stack.enter_context(Child(duty, place, pass_fds=(answered, ask)))
         program.await_ready()
         judge.await_ready()

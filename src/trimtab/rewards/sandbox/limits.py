@@ -12,8 +12,8 @@ MIB = 1 << 20
 class Limits:
     """Bounds for one program. Beyond any of them it is ended, or its call fails.
 
-    seconds: processor time for one piece of work (one test). A program that waits, or that a busy machine
-        keeps waiting, is ended after ``wall_seconds``, which is ``PATIENCE`` times as much.
+    seconds: processor time for one piece of work (one test). A program that sleeps is ended after
+        ``wall_seconds``, which is ``PATIENCE`` times as much; waiting for a processor does not count.
     memory_bytes: address space.
     output_bytes: what it may print to stdout.
     file_bytes: one file; folder_bytes: all files of its temporary folder together.
@@ -34,4 +34,4 @@ class Limits:
 
 
 PATIENCE = 3.0
-"""Seconds on the wall clock that pass for one second of processor time before a program counts as stuck."""
+"""Seconds that a program may sleep through for each second of processor time it may use."""

@@ -75,6 +75,9 @@ def _tried(source: str, names: Names, program: Program) -> tuple[str, str]:
         return "unusable", "the test itself calls exit"
     except AssertionError as fault:
         outcome, detail = "failed", str(fault)
+    except MemoryError:
+        program.forget()
+        outcome, detail = "failed", "what the program returned filled the memory of the tests"
     except BaseException as fault:
         outcome, detail = "failed", told(fault)
     return ("gone", program.gone) if program.gone else (outcome, detail)
@@ -95,6 +98,10 @@ class Program:
         self._exceptions: dict[int, type[BaseException]] = {}
         self.classes: frozenset[str] = frozenset()
         self.gone = ""
+
+    def forget(self) -> None:
+        """Lets go of the program's objects, to have memory again."""
+        self._remotes.clear()
 
     def hello(self) -> None:
         """Waits until the program has run to its end; raises what it raised."""

@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--held-out", type=int, default=256, help="held-out rows; %(default)s")
     parser.add_argument("--demonstrations", type=int, default=0, help="training rows to answer as well")
     parser.add_argument(
-        "--direct", type=float, default=0.5, help="share answered without working; %(default)s"
+        "--direct", type=float, default=0.0, help="share answered without working; %(default)s"
     )
     parser.add_argument("--seed", type=int, default=0, help="%(default)s")
     args = parser.parse_args()

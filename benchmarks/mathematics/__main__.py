@@ -29,8 +29,9 @@ ROWS_A_KIND = 84
 
 
 def corpus(seed: int = SEED, rows_a_kind: int = ROWS_A_KIND) -> list[Row]:
-    """All rows, hand-written ones first."""
-    return handmade() + list(generated(seed, rows_a_kind))
+    """All rows, hand-written ones first, each once."""
+    rows = [*handmade(), *generated(seed, rows_a_kind)]
+    return list({(row.kind, row.gold, row.response): row for row in reversed(rows)}.values())[::-1]
 
 
 def main() -> None:

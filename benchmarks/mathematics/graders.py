@@ -13,6 +13,8 @@ import numpy as np
 from trimtab.rewards.mathematics import MathematicsMatch
 from trimtab.types import Finish, Prompt, Rollout
 
+PATIENCE = 20
+"""Seconds that math-verify may take, four times its default: a busy machine shall not count against it."""
 Verdict = Callable[[str, str], bool]
 """(gold, response) -> is it graded as right?"""
 
@@ -55,7 +57,8 @@ def math_verify() -> Verdict:
 
     def verdict(gold: str, response: str) -> bool:
         wrapped = gold if re.fullmatch(r"[A-E]", gold) else f"${gold}$"
-        return bool(verify(parse(wrapped, targets), parse(response, targets), allow_set_relation_comp=True))
+        gold_parsed, parsed = (parse(text, targets, parsing_timeout=PATIENCE) for text in (wrapped, response))
+        return bool(verify(gold_parsed, parsed, timeout_seconds=PATIENCE, allow_set_relation_comp=True))
 
     return verdict
 

@@ -134,7 +134,7 @@ def descendants(pid: int) -> set[int]:
     return found.union(*(descendants(int(child)) for child in children))
 
 
-def gone(pids: set[int], seconds: float = 5.0) -> bool:
+def gone(pids: set[int], seconds: float = 30.0) -> bool:
     """Whether all of these end within this time; a zombie has ended."""
     deadline = time.monotonic() + seconds
     while any(alive(pid) for pid in pids):

@@ -178,6 +178,28 @@ def test_the_check_waits_for_a_step_that_can_be_checked(
     assert "mismatch/logprob" not in reader.history.metrics(0), "nothing was compared, so nothing is shown"
 
 
+# ------------------------------------------------------------------------------ schedule
+
+
+def test_the_schedule_counts_updates_and_neither_draws_nor_skips(model: Path, tmp_path: Path):
+    run = tiny_run(model, DAPO, trainer={"schedule": "linear"}, record=NO_CHECKPOINTS)
+    train_silently(run, tmp_path / "run")
+    history, done = RunReader(tmp_path / "run").history, 0
+    for step in range(4):
+        applied = int(history.value(step, "optimizer/updates"))
+        rates = [2e-3 * (1 - (done + update) / 8) for update in range(applied)]
+        assert history.value(step, "optimizer/learning_rate") == pytest.approx(np.mean(rates))
+        done += applied
+    assert history.series("flow/draws").values.sum() > 16, "more was drawn than trained on"
+
+
+def test_both_samplers_are_told_where_they_differ(model: Path, tmp_path: Path):
+    run = tiny_run(model, run={"steps": 1}, evaluation={"temperature": 0.5}, record=NO_CHECKPOINTS)
+    _, view = train_silently(run, tmp_path / "run")
+    assert any(line.startswith("sampler: temperature 1,") for line in view.lines)
+    assert any(line.startswith("evaluation sampler: temperature 0.5,") for line in view.lines)
+
+
 # ------------------------------------------------------------------------------ small steps
 
 

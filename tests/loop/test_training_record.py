@@ -104,7 +104,7 @@ def test_evaluating_the_checkpoint_again_gives_the_same_numbers(folder: Path, mo
     run = tiny_run(model, DAPO, run={"steps": 5}, evaluation={"every": 2, "samples": 4})
     again = launch.evaluate(run, folder=folder, step=None, view=SilentView())
     final = json.loads((folder / "summary.json").read_text())["evaluation"]["final"]
-    for name in ("pass@1", "pass@1_interval", "pass@2", "mean_length", "truncated"):
+    for name in ("pass@1", "pass@1_interval", "pass@2", "mean_length", "truncated", "against_start"):
         assert again[name] == final[name]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.recipes import recipe_in
 from trimtab.config import (
     Run,
     RunSection,
@@ -25,24 +26,10 @@ from trimtab.data.prompts import DataConfig
 from trimtab.models import ModelConfig
 from trimtab.trainer import TrainerConfig
 
-BASE = """
-[model]
-path = "some/model"
-[data]
-task = "sums"
-[algorithm]
-name = "dapo"
-clip_high = 0.3
-[sampling]
-max_new_tokens = 100
-"""
-
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    path = tmp_path / "base.toml"
-    path.write_text(BASE)
-    return path
+    return recipe_in(tmp_path)
 
 
 def test_a_run_survives_json_exactly(recipe: Path):

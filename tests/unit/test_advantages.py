@@ -62,6 +62,8 @@ def test_leave_one_out_scale_is_one_where_the_others_are_uniform():
         LeaveOneOut("std"), [0.0] + [float(np.float32(0.35) * np.float32(1.0)) for _ in range(7)]
     )
     assert max(abs(a) for a in noisy) < 10
+    above = advantages(LeaveOneOut("std"), [float(np.float32(0.35))] * 7 + [0.95])
+    assert max(abs(a) for a in above) < 10, "summed in float32, the last one would be 3693"
 
 
 def test_a_lone_answer_gets_zero_and_never_its_raw_reward():

@@ -224,6 +224,9 @@ def test_every_preset_can_be_spelled_out_and_built_again(name):
         ({"name": "grpo", "terms": {"kk": {"coef": 1.0}}}, "unknown term algorithm.terms.kk"),
         ({"name": "gspo", "terms": {"kl": {}}}, "algorithm.terms.kl needs coef"),
         ({"name": "gspo", "terms": {"kl": {"coef": -1.0}}}, "algorithm.terms.kl.coef must be >= 0"),
+        ({"name": "grpo", "kl_coef": -1.0}, "coefficient of the kl term must be >= 0, got -1"),
+        ({"name": "ppo", "value_coef": float("inf")}, "coefficient of the value term must be >= 0"),
+        ({"name": "ppo", "entropy_coef": -0.01}, "coefficient of the entropy term must be >= 0"),
         (
             {"name": "gspo", "terms": {"kl": {"coef": 1.0, "beta": 1.0}}},
             "unknown key algorithm.terms.kl.beta",

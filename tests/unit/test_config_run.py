@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.recipes import BASE, recipe_in
 from trimtab.config import (
     Run,
     RunSection,
@@ -32,24 +33,10 @@ from trimtab.models import ModelConfig
 from trimtab.rollout.engine import Sampling
 from trimtab.trainer import TrainerConfig
 
-BASE = """
-[model]
-path = "some/model"
-[data]
-task = "sums"
-[algorithm]
-name = "dapo"
-clip_high = 0.3
-[sampling]
-max_new_tokens = 100
-"""
-
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    path = tmp_path / "base.toml"
-    path.write_text(BASE)
-    return path
+    return recipe_in(tmp_path)
 
 
 def refused(recipe: Path, *overrides: str) -> str:
@@ -108,7 +95,8 @@ def test_every_recipe_of_the_package_resolves():
         (["algorithm.name=sapo", "algorithm.tau_pos=0"], ["tau"]),
         (["algorithm.name=gspp"], ["unknown algorithm 'gspp'", "gspo"]),
         (["algorithm.overlong_buffer=100"], ["buffer", "100"]),
-        (["sampling.temperature=0"], ["sampling.temperature must be > 0, got 0"]),
+        (["sampling.temperature=0"], ["sampling.temperature must be > 0 and finite, got 0"]),
+        (["sampling.temperature=inf"], ["sampling.temperature must be > 0 and finite, got inf"]),
         (["sampling.max_new_tokens=0"], ["sampling.max_new_tokens must be >= 1"]),
         (["sampling.prompts_per_step=0"], ["sampling.prompts_per_step must be >= 1"]),
         (
@@ -131,6 +119,7 @@ def test_every_recipe_of_the_package_resolves():
         (["data.task="], ["data needs either task"]),
         (["reward.graders=[{name='anwser'}]"], ["anwser", "answer"]),
         (["algorithm.allow=wide-sequence-clip"], ["algorithm.allow must be a list"]),
+        (["algorithm.selection.part=anwser"], ["selection.part", "did you mean 'answer'"]),
         (["algorithm=3"], ["table.key=value"]),
     ],
 )
@@ -221,6 +210,13 @@ def test_opening_lines_say_whether_the_trust_region_can_act(recipe: Path):
             ["trainer.critic", "trainer.critic_warmup_updates"],
         ),
         (["trainer.critic=model", "algorithm.name=ppo"], []),
+        (
+            ["trainer.critic=model", "trainer.critic_detached=true", "algorithm.name=ppo"],
+            ["trainer.critic_detached"],
+        ),
+        (["trainer.critic_detached=true", "algorithm.name=ppo"], []),
+        (["data.seed=4"], []),
+        (["data.seed=4", "data.task=", 'data.files=["a.jsonl"]', 'data.held_out=["b.jsonl"]'], ["data.seed"]),
         (["data.schema=trl"], ["data.schema"]),
         (["data.held_out=0", "evaluation.every=5"], ["evaluation.every"]),
     ],

@@ -43,7 +43,7 @@ def test_the_defaults_of_a_cold_start_are_how_it_was_made(card):
 def test_it_leaves_reinforcement_learning_something_to_do(card):
     measured = card["evaluation"]
     assert measured["prompts"] == 512
-    assert measured["pass@1_interval"][1] <= 0.45
+    assert measured["pass@1"] <= 0.45
     assert measured["pass@1"] >= 0.25
     assert measured["pass@8"] >= 0.8
     assert 0.02 <= measured["truncated"] <= 0.2

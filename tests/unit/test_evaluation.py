@@ -10,6 +10,7 @@ import pytest
 
 from trimtab.errors import SettingError
 from trimtab.evaluation.estimators import Paired, bootstrap, majority_at_k, paired, pass_at_k, wilson
+from trimtab.evaluation.evaluator import Evaluation, PromptResult
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,19 @@ def test_pairing_narrows_the_interval_and_names_the_verdict() -> None:
     assert difference.high - difference.low < 1e-9 < bootstrap(final_P).high - bootstrap(final_P).low
     assert Paired(0.0, -0.1, 0.1).verdict == "not distinguishable"
     assert Paired(-0.2, -0.3, -0.1).verdict == "worse"
+
+
+def test_only_what_was_sampled_alike_is_compared() -> None:
+    result = PromptResult("p", 2, 2, 1, 0.5, 3.0, 0, (None, None), (True, False))
+    cold, warm = (
+        Evaluation(version=0, temperature=t, max_new_tokens=9, samples=2, seconds=1.0, results=(result,))
+        for t in (0.5, 1.0)
+    )
+    assert cold.against(cold) == Paired(0.0, 0.0, 0.0)
+    assert cold.against(warm) is None
+    assert "against_start" in cold.summary([1], cold)
+    assert "against_start" not in cold.summary([1], warm)
+    assert "against_start" not in cold.summary([1])
 
 
 def test_an_evaluation_without_graded_prompts_is_an_error() -> None:

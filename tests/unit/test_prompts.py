@@ -267,6 +267,8 @@ def test_lengths_that_leave_no_room_are_refused():
         load_prompts(config, model(64), 64)
     with pytest.raises(SettingError, match="together exceed"):
         load_prompts(DataConfig(task="sums", max_prompt_tokens=60), model(64), 16)
+    with pytest.raises(DataError, match=r"longer than data.max_prompt_tokens = 3; .* raise data.max_prompt"):
+        load_prompts(DataConfig(task="sums", train_prompts=5, max_prompt_tokens=3), model(64), 16)
 
 
 def test_the_table_is_read_from_a_recipe():

@@ -58,6 +58,22 @@ def test_no_preset_is_refused(name):
     assert build(name=name, samples=2).name == name
 
 
+@pytest.mark.parametrize(
+    "surrogate",
+    [
+        {"name": "clip", "high": 0.021},
+        {"name": "dual-clip", "low": 3e-4, "high": 0.2},
+        {"name": "sign-decoupled-clip"},
+        {"name": "clipped-weight"},
+    ],
+    ids=lambda surrogate: surrogate["name"],
+)
+@pytest.mark.parametrize("name", ["gspo", "gspo_token"])
+def test_no_trust_region_may_be_wide_on_a_sequence_ratio(name, surrogate):
+    with pytest.raises(SettingError, match="wide-sequence-clip"):
+        build(name=name, surrogate=surrogate)
+
+
 def test_sound_neighbours_of_refused_compositions_are_built():
     assert build(name="gspo", clip_low=0.02, clip_high=0.02)
     assert build(name="gspo", aggregate="seq-mean-token-sum")
@@ -103,6 +119,10 @@ def said(updates=1, **table) -> tuple[str, ...]:
 def test_what_a_run_says_at_its_start():
     assert "inactive" in said(name="gspo")[0]
     assert "can act in the other 7" in said(updates=8, name="gspo")[0]
+    assert "carried" not in said(name="gspo")[0] + said(updates=8, name="gspo")[0]
+    for updates in (1, 8):
+        assert "in carried groups" in said(updates=updates, name="dapo")[0], "an older policy sampled them"
+    assert "carried" not in said(name="dapo", selection={"carry": False})[0]
     assert "without a trust region" in said(updates=8, name="rloo")[0]
     assert any("0 at 400" in line and "-1 at 500" in line for line in said(name="dapo"))
     assert any("baseline" in line for line in said(name="dapo", overlong_filter=True))

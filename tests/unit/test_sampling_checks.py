@@ -72,7 +72,9 @@ def test_suspects_differ_by_check():
     assert "older weights" in check_weights_arrived(LOGPROBS, LOGPROBS - 1, dtype=torch.float32).sentence
 
 
-@pytest.mark.parametrize(("after", "passed", "words"), [("b", True, "a to b"), ("a", False, "as before")])
+@pytest.mark.parametrize(
+    ("after", "passed", "words"), [("b", True, "was a and is b"), ("a", False, "as before")]
+)
 def test_weights_that_an_update_has_changed(after, passed, words):
     result = check_weights_changed("a", after)
     assert (result.value, result.passed) == (not passed, passed)

@@ -80,3 +80,4 @@ def test_describe_has_one_line_an_owner():
     assert policy.startswith(f"policy: {sum(p.numel() for p in model.module.parameters()):,} parameters in ")
     assert "learning rate 0.0001 cosine after 5 warm-up updates" in policy
     assert critic.startswith("critic: 33 parameters in 2 tensors, learning rate 0.0003 cosine")
+    assert critic.endswith("the run's first 10 updates train it alone")

@@ -18,7 +18,10 @@ beside it wants ("gentle suppression") is ``bound = "min"``, the default. Slope 
 
 With max a bad token is pushed down for ever, and one whose probability rose past 1.05 is not corrected. A
 maximum belongs to the loss: max(-r A, -clip(r) A) is the minimum with its sign turned. At ratio 1
-the two agree, so a run with one update a step cannot show the difference.
+the two agree, so a run with one update a step cannot show the difference. Measured on one bad token of
+probability 1/4 and a batch used 1000 times (plain gradient steps of 0.1): with min its ratio ends at 0.93,
+with max at 0.015 and still falling; begun at 1.3, min brings it to 0.92 and max leaves it there. The command
+is ``pytest tests/unit/test_sign_decoupled.py``.
 
 Against its neighbour DAPO's clip: because of the minimum only 1 + pos and 1 - neg ever act, so this is Clip
 with low 0.05 and high 0.2, plus the factor 0.5. It narrows the lower side where DAPO widens the upper.

@@ -15,6 +15,9 @@ from trimtab.objectives.aggregate import SeqMeanTokenSumNorm, aggregate_name
 from trimtab.objectives.ratio import RATIOS
 from trimtab.rewards.shaping import HardOverlong, RewardScale, SoftOverlong
 
+FROM_RUN = {"max_new_tokens": "   (in a recipe always sampling.max_new_tokens)"}
+"""Arguments that a recipe does not give: the run does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -68,7 +71,7 @@ def describe(name: str) -> str:
         if field.name != "algorithm" and getattr(row, field.name)
     )
     arguments = "\n".join(
-        f"    {parameter.name} = {parameter.default}"
+        f"    {parameter.name} = {parameter.default}{FROM_RUN.get(parameter.name, '')}"
         for parameter in inspect.signature(preset).parameters.values()
     )
     text = inspect.getdoc(inspect.getmodule(preset)) or ""

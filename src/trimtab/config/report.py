@@ -96,10 +96,11 @@ def three_numbers(run: Run) -> tuple[str, ...]:
     rollouts = f"{small * samples}" if small == large else f"{small * samples} or {large * samples}"
     passes = "once" if epochs == 1 else f"{epochs} times"
     total = updates * epochs
+    made = "1 update" if total == 1 else f"{total} updates"
     return (
         f"{prompts} prompts a step (groups that are trained on)",
         f"{samples} samples a prompt: {prompts} x {samples} = {prompts * samples} rollouts a step",
-        f"{total} updates a step: {updates} x {epochs} (updates x epochs), each of {groups} groups = "
+        f"{made} a step: {updates} x {epochs} (updates x epochs), each of {groups} groups = "
         f"{rollouts} rollouts; every rollout is used {passes}",
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from trimtab.algorithms import build_algorithm
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.data.prompts import DataConfig
-from trimtab.errors import SettingError
+from trimtab.errors import SettingError, nearest
 from trimtab.evaluation.config import EvaluationConfig
 from trimtab.models import ModelConfig
 from trimtab.record import RecordConfig
@@ -104,9 +104,15 @@ class Run:
                 f"{self.sampling.prompts_per_step} groups and an update needs a whole one; "
                 f"raise sampling.prompts_per_step or lower trainer.updates_per_step"
             )
-        self.build_algorithm()
+        algorithm = self.build_algorithm()
         if not any(".py:" in grader.name for grader in self.reward.graders):
-            build_rubric(self.reward)  # a function's file is left alone until the run starts
+            rubric = build_rubric(self.reward)  # a function's file is left alone until the run starts
+            part = algorithm.selection.part if algorithm.selection else None
+            names = [grader.name for grader, _ in rubric.graders]
+            if part is not None and part not in names:
+                raise SettingError(
+                    f"algorithm.selection.part: no grader is named {part!r}{nearest(part, names)}"
+                )
 
     def build_algorithm(self) -> Algorithm:
         """The algorithm that the table describes; refused with the reason where it makes no sense."""

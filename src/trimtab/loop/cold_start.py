@@ -68,14 +68,14 @@ class ColdStart:
     template: Template = Template()
     model: str | None = None
     fresh: TinyModel = TinyModel()
-    updates: int = 3000
+    updates: int = 4000
     batch: int = 64
     learning_rate: float = 3e-3
     warmup_updates: int = 50
     weight_decay: float = 0.01
     measured: int = 512
     samples: int = 8
-    max_new_tokens: int = 64
+    max_new_tokens: int = 56
     seed: int = 0
     device: str = "auto"
     dtype: str = "auto"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from trimtab.errors import SettingError
 from trimtab.types import Batch, ModelOutput, Trace
 
 Aggregate = Callable[[Batch], Tensor]
@@ -31,7 +32,13 @@ class Term(Protocol):
 
 
 def present(*terms: tuple[float, Term]) -> tuple[tuple[float, Term], ...]:
-    """The terms whose coefficient is not 0: a KL with coefficient 0 must not ask for a reference model."""
+    """The terms whose coefficient is not 0: a KL with coefficient 0 must not ask for a reference model.
+
+    Raises SettingError for a coefficient below 0, which would turn a term against its purpose.
+    """
+    for coefficient, term in terms:
+        if not 0.0 <= coefficient < float("inf"):
+            raise SettingError(f"the coefficient of the {term.name} term must be >= 0, got {coefficient}")
     return tuple((coefficient, term) for coefficient, term in terms if coefficient != 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Which groups of a step deserve a look: their tokens are recorded whatever the sample says."""
+"""Which groups of a step deserve a look: their tokens are recorded whatever ``record.tokens`` says."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from trimtab.rewards.answer import conclusion
 from trimtab.rewards.grader import Unverifiable
 from trimtab.rewards.sandbox import (
     AssertTest,
+    Budget,
     Limits,
     Place,
     UnusableTestError,
@@ -70,7 +70,8 @@ class CodeTests:
     partial: the value is the share of tests that passed, and all are run; else the first failure ends it.
     seconds_per_test: processor time for one test. A program that sleeps is ended after three times as much;
         waiting for a processor does not count, so that a busy machine makes no program wrong.
-    seconds: for all tests of one answer together, on the wall clock, from the start of the first.
+    seconds: for all tests of one answer together, asleep or awake; starting the sandbox, and waiting for a
+        processor, do not count.
     megabytes: memory of the program.
     sandbox: ``auto`` takes the strongest that works, ``bubblewrap`` before ``landlock``.
     unsafe: where no sandbox works, run programs with all rights of your user instead of refusing.
@@ -142,11 +143,11 @@ class CodeTests:
         return str(probe(self.place().tier))
 
     def _graded(self, program: str, tests: Sequence[Test], stop: threading.Event) -> Grade:
-        deadline = time.monotonic() + self.seconds
+        budget = Budget(self.seconds)
         place = self.place()
         verdicts: list[Verdict] = []
         try:
-            for verdict in self._verdicts(place, program, tests, deadline, stop):
+            for verdict in self._verdicts(place, program, tests, budget, stop):
                 verdicts.append(verdict)
                 if not (verdict.passed or self.partial):
                     break
@@ -164,14 +165,14 @@ class CodeTests:
         return Grade.of(value, detail=detail)
 
     def _verdicts(
-        self, place: Place, program: str, tests: Sequence[Test], deadline: float, stop: threading.Event
+        self, place: Place, program: str, tests: Sequence[Test], budget: Budget, stop: threading.Event
     ) -> Iterator[Verdict]:
         """One verdict a test, in order. Asserts that follow one another share a run of the program."""
         for kind, group in itertools.groupby(tests, type):
             if kind is InputTest:
                 for test in group:
                     assert isinstance(test, InputTest)
-                    yield self._tried(place, program, test, deadline, stop)
+                    yield self._tried(place, program, test, budget, stop)
                 continue
             asserts = [test for test in group if isinstance(test, AssertTest)]
             found = run_asserts(
@@ -179,7 +180,7 @@ class CodeTests:
                 program,
                 asserts,
                 stop_at_first=not self.partial,
-                deadline=deadline,
+                budget=budget,
                 stop=stop,
             )
             for test, verdict in zip(asserts, found, strict=False):
@@ -187,11 +188,11 @@ class CodeTests:
                 yield verdict if verdict.passed else Verdict(False, f"{_short(test.source)}: {why}")
 
     def _tried(
-        self, place: Place, program: str, test: InputTest, deadline: float, stop: threading.Event
+        self, place: Place, program: str, test: InputTest, budget: Budget, stop: threading.Event
     ) -> Verdict:
-        if time.monotonic() > deadline:
-            return Verdict(False, "the time for all tests together is over")
-        ended = run_program(place, program, test.stdin, deadline=deadline, stop=stop)
+        if budget.spent is not None:
+            return Verdict(False, budget.spent)
+        ended = run_program(place, program, test.stdin, budget=budget, stop=stop)
         if not ended.clean:
             return Verdict(False, str(ended))
         if normalised(ended.output) == normalised(test.stdout):

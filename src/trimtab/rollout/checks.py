@@ -77,7 +77,7 @@ def check_weights_changed(before: str, after: str) -> CheckResult:
     if same:
         sentence = f"{name}: they are as before ({after}); check the learning rate and frozen layers"
     else:
-        sentence = f"{name}: {before} to {after}"
+        sentence = f"{name}: their fingerprint was {before} and is {after}"
     return CheckResult(name, float(same), 0.0, not same, sentence)
 
 

@@ -33,15 +33,15 @@ LONGEST_RAMBLE = 112
 class Habits:
     """How often (probabilities) the demonstrator does what."""
 
-    sign_lost: float = 0.6
-    carry_lost: float = 0.4
+    sign_lost: float = 0.55
+    carry_lost: float = 0.35
     slip: float = 0.015
     rambles: float = 0.35
     say_again: float = 0.25
     second_thoughts: float = 0.15
     checks: float = 0.12
-    no_marker: float = 0.1
-    no_end: float = 0.1
+    no_marker: float = 0.08
+    no_end: float = 0.08
 
 
 def ask(rng: random.Random) -> Question:

@@ -11,6 +11,7 @@ What it contains and what not is in ``report.py``, measured in docs/sandbox.md.
 # SPDX-License-Identifier: Apache-2.0
 
 from trimtab.rewards.sandbox.asserts import Verdict, run_asserts
+from trimtab.rewards.sandbox.clock import Budget
 from trimtab.rewards.sandbox.limits import Limits
 from trimtab.rewards.sandbox.place import Place
 from trimtab.rewards.sandbox.probe import open_place, probe
@@ -21,6 +22,7 @@ from trimtab.rewards.sandbox.sentences import AssertTest, UnusableTestError, rea
 __all__ = [
     "AssertTest",
     "Attempt",
+    "Budget",
     "Ended",
     "Limits",
     "Place",

@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from trimtab.rewards.sandbox.child import Child, pump
-from trimtab.rewards.sandbox.clock import Allowance
+from trimtab.rewards.sandbox.clock import TOGETHER, Allowance, Budget
 from trimtab.rewards.sandbox.duty import Duty
 from trimtab.rewards.sandbox.place import Place
-from trimtab.rewards.sandbox.programs import TICK, StoppedError, late
+from trimtab.rewards.sandbox.programs import TICK, StoppedError
 from trimtab.rewards.sandbox.report import SandboxError
 from trimtab.rewards.sandbox.sentences import AssertTest, UnusableTestError
 
@@ -40,7 +40,7 @@ def run_asserts(
     tests: Sequence[AssertTest],
     *,
     stop_at_first: bool = True,
-    deadline: float = float("inf"),
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
 ) -> list[Verdict]:
     """A verdict for each test, in order; with ``stop_at_first`` none after the first that failed.
@@ -50,11 +50,12 @@ def run_asserts(
     StoppedError when ``stop`` is set.
     """
     verdicts: list[Verdict] = []
+    budget = budget or Budget()
     while len(verdicts) < len(tests):
         rest = tests[len(verdicts) :]
         session = _Session(place, program, rest, stop_at_first)
         try:
-            session.watch(deadline, stop)
+            session.watch(budget, stop)
         except UnusableTestError as fault:
             raise UnusableTestError(f"test {len(verdicts) + len(session.verdicts) + 1} {fault}") from None
         if not session.verdicts and session.hopeless is None:
@@ -98,34 +99,39 @@ class _Session:
             "stop_at_first": stop_at_first,
         }
 
-    def watch(self, deadline: float, stop: threading.Event | None) -> None:
+    def watch(self, budget: Budget, stop: threading.Event | None) -> None:
         with ExitStack() as stack:
             program, judge = self._start(stack)
-            limits = self.place.limits
-            allowance = Allowance(program.process.pid, limits.seconds, limits.wall_seconds)
-            while not self._over:
-                ended = judge.ended
-                pump([program, judge], TICK)
-                if ended:
-                    judge.status.drain()
-                if self._read(judge):
-                    allowance = Allowance(program.process.pid, limits.seconds, limits.wall_seconds)
-                if self._over:
-                    return
-                if ended:
-                    self._ended_early(judge)
-                    return
-                if stop is not None and stop.is_set():
-                    raise StoppedError
-                if (why := late(deadline)) is not None:
+            while not self._over and self.hopeless is None:
+                with self._allowance(program, judge, budget) as allowance:
+                    if not self._next(program, judge, allowance, stop):
+                        return
+
+    def _allowance(self, program: Child, judge: Child, budget: Budget) -> Allowance:
+        limits, others = self.place.limits, (judge.process.pid,)
+        seconds, wall = limits.seconds, limits.wall_seconds
+        return Allowance(program.process.pid, seconds, wall, budget=budget, others=others)
+
+    def _next(self, program: Child, judge: Child, allowance: Allowance, stop: threading.Event | None) -> bool:
+        """Waits for the next line of the tests' side; whether there is more to wait for."""
+        while True:
+            ended = judge.ended
+            pump([program, judge], TICK)
+            if ended:
+                judge.status.drain()
+            if self._read(judge):
+                return True
+            if ended:
+                self._ended_early(judge)
+                return False
+            if stop is not None and stop.is_set():
+                raise StoppedError
+            if (why := allowance.spent()) is not None:
+                if self._loaded and why != TOGETHER:
+                    self.verdicts.append(Verdict(False, why))
+                else:
                     self.hopeless = why
-                    return
-                if (why := allowance.spent()) is not None:
-                    if not self._loaded:
-                        self.hopeless = why
-                    else:
-                        self.verdicts.append(Verdict(False, why))
-                    return
+                return False
 
     def _ended_early(self, judge: Child) -> None:
         """The tests' side is gone without a result. Values that fill its memory are the program's doing."""

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from trimtab.rewards.sandbox.child import Child, pump
-from trimtab.rewards.sandbox.clock import Allowance
+from trimtab.rewards.sandbox.clock import Allowance, Budget
 from trimtab.rewards.sandbox.duty import Duty
 from trimtab.rewards.sandbox.place import Place
 
@@ -49,12 +49,12 @@ def run_program(
     program: str,
     stdin: bytes = b"",
     *,
-    deadline: float = float("inf"),
+    budget: Budget | None = None,
     stop: threading.Event | None = None,
 ) -> Ended:
     """Runs ``program`` as ``python program.py < stdin`` would.
 
-    deadline: on the clock of ``time.monotonic``, for callers with a limit over several programs.
+    budget: for callers with a limit over several programs.
     Raises SandboxError when the sandbox fails, StoppedError when ``stop`` is set.
     """
     arguments = {"program": program, "packages": list(place.interpreter.packages)}
@@ -63,16 +63,17 @@ def run_program(
     with Child(duty, place, stdin=stdin, listen=True) as child:
         assert child.output is not None
         child.await_ready()
-        allowance = Allowance(child.process.pid, place.limits.seconds, place.limits.wall_seconds)
         cut = None
-        while cut is None and not child.ended:
-            pump([child], TICK)
-            if child.output.overflown:
-                cut = f"printed more than {place.limits.output_bytes} bytes"
-            elif stop is not None and stop.is_set():
-                raise StoppedError
-            else:
-                cut = allowance.spent() or late(deadline)
+        limits, pid = place.limits, child.process.pid
+        with Allowance(pid, limits.seconds, limits.wall_seconds, budget=budget) as allowance:
+            while cut is None and not child.ended:
+                pump([child], TICK)
+                if child.output.overflown:
+                    cut = f"printed more than {limits.output_bytes} bytes"
+                elif stop is not None and stop.is_set():
+                    raise StoppedError
+                else:
+                    cut = allowance.spent()
         if cut is None:
             child.output.drain()
             child.errors.drain()
@@ -86,8 +87,3 @@ def run_program(
             cut=cut,
             seconds=time.monotonic() - begun,
         )
-
-
-def late(deadline: float) -> str | None:
-    """Why a program is ended at this moment: the time for all tests together is over."""
-    return "the time for all tests together is over" if time.monotonic() > deadline else None

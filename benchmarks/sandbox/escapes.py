@@ -132,8 +132,7 @@ def main() -> int:
     user = "root" if os.geteuid() == 0 else "an ordinary user"
     parts = [
         f"Linux {platform.release()}, {platform.machine()}, Python {platform.python_version()}, "
-        f"bubblewrap {version[-1] if version else 'not installed'}, as {user}; {os.cpu_count()} cores, "
-        f"load average {os.getloadavg()[0]:.1f}."
+        f"bubblewrap {version[-1] if version else 'not installed'}, as {user}."
     ]
     held = True
     if options.only != "time":
@@ -141,7 +140,8 @@ def main() -> int:
         parts.append(table(("what the program tries", *TIERS, Tier.UNSAFE), rows))
     if options.only != "escapes":
         head = ("milliseconds a call", "one input test", "three assert tests")
-        parts.append(f"{CALLS} calls, one at a time; median.\n\n{table(head, time_rows())}")
+        load = f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the start"
+        parts.append(f"{CALLS} calls, one at a time, median; {load}.\n\n{table(head, time_rows())}")
     text = "\n\n".join(parts)
     if options.write is None:
         sys.stdout.write(text + "\n")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +211,14 @@ def test_a_new_run_never_lands_on_an_old_one(model: Path, two_steps: Path):
         (two_steps / "gone.json").rename(two_steps / "run.json")
 
 
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Python's own reaction to Ctrl-C, which a process started in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class PressingView(SilentView):
     """Presses Ctrl-C after a step."""
 
@@ -224,6 +232,7 @@ class PressingView(SilentView):
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.usefixtures("keyboard")
 def test_an_interruption_from_the_keyboard_stops_cleanly_and_the_run_goes_on(model: Path, tmp_path: Path):
     run, folder = tiny_run(model, DAPO), tmp_path / "run"
     view = PressingView(at=3)
@@ -240,6 +249,7 @@ def test_an_interruption_from_the_keyboard_stops_cleanly_and_the_run_goes_on(mod
     assert RunReader(folder).status().state is State.FINISHED
 
 
+@pytest.mark.usefixtures("keyboard")
 def test_an_interruption_takes_effect_before_the_next_update(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -118,9 +118,9 @@ def test_the_demonstrator_is_mediocre_and_rambles():
         ),
     }
     share = {what: count / len(shown) for what, count in share.items()}
-    assert 0.30 < share["right"] < 0.42
-    assert 0.08 < share["endless"] < 0.12
-    assert 0.07 < share["unmarked"] < 0.12
+    assert 0.35 < share["right"] < 0.45
+    assert 0.06 < share["endless"] < 0.10
+    assert 0.06 < share["unmarked"] < 0.10
     assert 0.25 < share["rambling"] < 0.45
 
 
@@ -128,7 +128,7 @@ def test_the_sign_is_lost_more_often_than_kept_where_the_total_crosses_zero():
     question = Question("3-8+0=?\n", "-5")
     rng = random.Random(0)
     first = [demonstrate(question, rng).response.split("\n")[0] for _ in range(2000)]
-    assert 0.55 < sum(line == "3-8=5" for line in first) / len(first) < 0.68
+    assert 0.50 < sum(line == "3-8=5" for line in first) / len(first) < 0.62
 
 
 def test_a_wrong_total_is_carried_on():

@@ -106,6 +106,14 @@ def test_alone_and_together_in_bfloat16_compares_what_is_shared():
     assert not check_alone([(rollout([1, 2, 3]), far)], dtype=torch.bfloat16).passed
 
 
+def test_rollouts_that_share_no_token_do_not_pass_in_any_type():
+    pairs = [(rollout([1, 2]), rollout([7, 2]))] * 4
+    for dtype in (torch.float32, torch.bfloat16):
+        result = check_alone(pairs, dtype=dtype)
+        assert not result.passed
+        assert "4 of 4 rollouts differ" in result.sentence
+
+
 def test_other_seeds_cannot_be_compared():
     with pytest.raises(ValueError, match="different seeds"):
         check_alone([(rollout([1]), rollout([1], seed=6))], dtype=torch.float32)

@@ -11,9 +11,11 @@ import pytest
 from tests.handmade import group_of, prompt_of, rollout_of
 from trimtab.errors import RunError, SettingError
 from trimtab.rewards.answer import AnswerMatch
+from trimtab.rewards.build import build_grader
 from trimtab.rewards.format import FormatMatch
 from trimtab.rewards.function import FunctionGrader
-from trimtab.rewards.rubric import Rubric, combine
+from trimtab.rewards.grader import SelfLimiting
+from trimtab.rewards.rubric import GraderConfig, Rubric, combine
 from trimtab.types import Finish, Grade, GradeState
 
 
@@ -134,6 +136,25 @@ def test_case_25_an_answer_that_hangs_times_out_and_the_others_are_kept():
     assert states == ["right", "timeout", "wrong"]
     assert time.perf_counter() - started < 2.0
     assert scored.grades[1].detail == "own: no grade of p#0/1 within 0.05 s"
+
+
+def test_a_grader_that_limits_itself_is_not_timed_out_for_its_queue():
+    class OneAtATime:
+        name, limits_itself = "queued", True
+
+        def __init__(self):
+            self.turn = asyncio.Semaphore(1)
+
+        async def __call__(self, prompt, rollout):
+            async with self.turn:
+                await asyncio.sleep(0.03)
+            return Grade.of(1.0)
+
+    _, states = grades(Rubric([(OneAtATime(), 1.0)], timeout=0.06), 6)
+    assert states == ["right"] * 6
+    assert isinstance(build_grader(GraderConfig(name="code")), SelfLimiting)
+    assert isinstance(build_grader(GraderConfig(name="mathematics")), SelfLimiting)
+    assert not isinstance(build_grader(GraderConfig(name="answer")), SelfLimiting)
 
 
 def test_a_whole_group_is_graded_concurrently():

@@ -1,4 +1,8 @@
-"""From the ``[reward]`` table to a rubric."""
+"""From the ``[reward]`` table to a rubric.
+
+``GRADERS`` names the built-in graders. Each is a frozen dataclass whose fields are its options in a
+recipe: ``graders = [{name = "answer", options = {marker = "####"}}]``.
+"""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
@@ -10,10 +14,20 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from trimtab.errors import SettingError, nearest
-from trimtab.rewards import GRADERS
+from trimtab.rewards.answer import AnswerMatch
+from trimtab.rewards.code import CodeTests
+from trimtab.rewards.format import FormatMatch
 from trimtab.rewards.function import FunctionGrader, load_function
 from trimtab.rewards.grader import Grader
+from trimtab.rewards.mathematics import MathematicsMatch
 from trimtab.rewards.rubric import GraderConfig, RewardConfig, Rubric
+
+GRADERS: dict[str, type[Any]] = {
+    "answer": AnswerMatch,
+    "code": CodeTests,
+    "format": FormatMatch,
+    "mathematics": MathematicsMatch,
+}
 
 
 def build_rubric(config: RewardConfig, folder: Path | None = None) -> Rubric:

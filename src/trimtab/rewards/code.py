@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from trimtab.errors import SettingError
 from trimtab.rewards.answer import conclusion
@@ -80,6 +80,7 @@ class CodeTests:
     Answers are graded side by side, at most one for each processor core.
     """
 
+    limits_itself: ClassVar[Literal[True]] = True
     partial: bool = False
     seconds_per_test: float = 4.0
     seconds: float = 20.0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from trimtab.types import Grade, Prompt, Rollout
 
@@ -17,6 +17,17 @@ class Grader(Protocol):
     def name(self) -> str: ...
 
     async def __call__(self, prompt: Prompt, rollout: Rollout) -> Grade: ...
+
+
+@runtime_checkable
+class SelfLimiting(Protocol):
+    """A grader that bounds the time of each answer itself and lets answers wait in a queue of its own.
+
+    The rubric lays no limit over it: that one would also count the waiting, and time out answers for
+    the slowness of others.
+    """
+
+    limits_itself: ClassVar[Literal[True]]
 
 
 class Unverifiable(NamedTuple):

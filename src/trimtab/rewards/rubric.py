@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trimtab.errors import RunError, SettingError, nearest
-from trimtab.rewards.grader import Grader, Reading, SelfChecking, Unverifiable
+from trimtab.rewards.grader import Grader, Reading, SelfChecking, SelfLimiting, Unverifiable
 from trimtab.types import (
     UNIFORM_TOLERANCE,
     Finish,
@@ -59,7 +59,8 @@ class RewardConfig:
 
     truncated: ``wrong`` grades a truncated answer wrong without asking; ``grade`` asks the graders.
     max_ungraded_share: the run stops when a larger share of a step's answers could not be graded.
-    timeout: seconds that one grader may take for one answer.
+    timeout: seconds that one grader may take for one answer; ``code`` and ``mathematics`` have limits of
+        their own instead, which do not count the time an answer waits for its turn.
     """
 
     graders: tuple[GraderConfig, ...] = (GraderConfig(name="answer"),)
@@ -157,7 +158,7 @@ class Rubric:
 
     async def _ask(self, grader: Grader, prompt: Prompt, rollout: Rollout) -> Grade:
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(None if isinstance(grader, SelfLimiting) else self.timeout):
                 grade = await grader(prompt, rollout)
             if not isinstance(grade, Grade):
                 raise TypeError(f"grader {grader.name!r} returned {grade!r}, not a Grade")

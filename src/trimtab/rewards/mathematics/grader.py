@@ -7,7 +7,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from trimtab.errors import SettingError
 from trimtab.rewards.grader import Unverifiable
@@ -36,6 +36,7 @@ class MathematicsMatch:
     Raises SettingError on impossible settings.
     """
 
+    limits_itself: ClassVar[Literal[True]] = True
     markers: tuple[str, ...] = MARKERS
     tolerance: float = 0.0
     timeout: float = 2.0

@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_runs import model_folder, tiny_run, train_silently
+from tests.tiny_runs import tiny_run, train_silently
 from trimtab.algorithms import ALGORITHMS
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.collecting import Bench
-from tests.tiny_runs import model_folder, tiny_run, train_silently
+from tests.tiny_runs import tiny_run, train_silently
 from trimtab.errors import RunError
 from trimtab.loop.notices import SILENT_ANSWERS, cut_off, silent_graders
 from trimtab.record.events import Event
@@ -24,11 +24,6 @@ def never_right(prompt, rollout):
 def starts_with_digit(prompt, rollout):
     return float(rollout.text[:1].isdigit())
 """
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tiny_runs import model_folder, tiny_run, train_silently
+from tests.tiny_runs import tiny_run, train_silently
 from trimtab.errors import RunError
 from trimtab.models import load_model
 from trimtab.record.events import Event
@@ -41,11 +41,6 @@ def last_fails(prompt, rollout):
 def never_right(prompt, rollout):
     return 0.0
 """
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

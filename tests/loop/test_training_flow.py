@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tiny_runs import model_folder, tiny_run, train_silently
+from tests.tiny_runs import tiny_run, train_silently
 from trimtab.algorithms import ALGORITHMS
 from trimtab.catalog import find
 from trimtab.errors import RunError
@@ -23,11 +23,6 @@ from trimtab.trainer.local import LocalTrainer
 
 DAPO = {"name": "dapo", "overlong_buffer": 4}
 NO_CHECKPOINTS = {"checkpoint_every": 100, "tokens": "all"}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 def events(folder: Path, kind: Event) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny_runs import SilentView, model_folder, tiny_run, train_silently
+from tests.tiny_runs import SilentView, tiny_run, train_silently
 from trimtab import launch
 from trimtab.errors import DataError, RunError
 from trimtab.evaluation.estimators import pass_at_k
@@ -23,11 +23,6 @@ from trimtab.record.reader import RunReader, State
 from trimtab.trainer.local import LocalTrainer
 
 DAPO = {"name": "dapo", "overlong_buffer": 4}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

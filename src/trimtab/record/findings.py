@@ -20,7 +20,7 @@ class Outcome(StrEnum):
 
 
 class Severity(StrEnum):
-    """CRITICAL: the run learns nothing or the wrong thing; WARNING: it wastes or risks; NOTE: good to know."""
+    """CRITICAL: it learns nothing, or the wrong thing; WARNING: it wastes or risks; NOTE: good to know."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -55,7 +55,7 @@ class Exhibit:
 class Cause:
     """A likely cause, the test that separates it from the others, and what to change.
 
-    name: a short constant word of the rule, such as ``learning-rate-too-high``; the fault benchmark scores it.
+    name: a short constant word, such as ``learning-rate-too-high``; the fault benchmark scores it.
     change: setting and value, such as ``trainer.learning_rate = 1e-5``, or an action where no setting helps.
     """
 

@@ -53,9 +53,9 @@ def train(run: Run, *, folder: Path, view: View, resume: bool = False) -> dict[s
         return finished
     model = load_model(run.model.path, device=run.model.device, dtype=run.model.dtype)
     rubric = build_rubric(run.reward)
-    prompts, problems = _prompts(run, model, rubric)
+    prompts, problems = prompts_of(run, model, rubric)
     engine = LocalEngine(model)
-    trainer = _trainer(run, model)
+    trainer = trainer_of(run, model)
     state = LoopState(
         PromptCursor(prompts.train, run.run.seed),
         PromptMemory(run.data.memory),
@@ -92,7 +92,7 @@ def evaluate(run: Run, *, folder: Path | None, step: int | None, view: View) -> 
     path = run.model.path if folder is None else str(_model_folder(folder, step))
     model = load_model(path, device=run.model.device, dtype=run.model.dtype)
     rubric = build_rubric(run.reward)
-    prompts, problems = _prompts(run, model, rubric)
+    prompts, problems = prompts_of(run, model, rubric)
     chosen = _held_out(run, prompts)
     if not chosen:
         raise SettingError("this run holds out no prompts; set data.held_out to evaluate it")
@@ -163,7 +163,7 @@ def _model_folder(folder: Path, step: int | None) -> Path:
     return newest.path / "model"
 
 
-def _prompts(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet, list[Unverifiable]]:
+def prompts_of(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet, list[Unverifiable]]:
     """All prompts but those whose gold answers cannot be verified against themselves."""
     longest = max(run.sampling.max_new_tokens, run.evaluation_sampler().max_new_tokens)
     prompts = load_prompts(run.data, model, longest)
@@ -174,7 +174,7 @@ def _prompts(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet, l
     return usable, problems
 
 
-def _trainer(run: Run, model: LoadedModel) -> LocalTrainer:
+def trainer_of(run: Run, model: LoadedModel) -> LocalTrainer:
     """The trainer, with a reference model or a critic only where the algorithm needs one."""
     needs = run.build_algorithm().needs
     reference = None

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from trimtab import __version__
-from trimtab.cli import algorithms, check_objectives, cold_start, evaluate, explain, export, train
+from trimtab.cli import algorithms, check_objectives, cold_start, evaluate, explain, export, preflight, train
 from trimtab.cli.words import say, split_settings
 from trimtab.errors import SettingError, TrimtabError
 
 COMMANDS = {
     "train": train,
     "eval": evaluate,
+    "preflight": preflight,
     "export": export,
     "algorithms": algorithms,
     "explain": explain,
@@ -25,7 +26,7 @@ COMMANDS = {
 }
 """Every command: a module with ``add(parser)`` and ``main(args) -> exit code``; its docstring is its help."""
 
-TAKES_SETTINGS = ("train", "eval", "cold-start")
+TAKES_SETTINGS = ("train", "eval", "preflight", "cold-start")
 
 USER_ERROR = 2
 

@@ -1,2 +1,2 @@
-"""The doctor: rules that read a run record, preflight, and what another algorithm would have done."""
+"""Says what is wrong with a run, why, and what to change: rules over a run's record, live or afterwards."""
 # SPDX-License-Identifier: Apache-2.0

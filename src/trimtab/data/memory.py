@@ -19,6 +19,9 @@ from typing import Any
 from trimtab.errors import SettingError
 from trimtab.types import UNIFORM_TOLERANCE, Prompt, ScoredGroup
 
+LATELY = 20
+"""Steps that count as lately."""
+
 
 class Band(StrEnum):
     """Where a prompt stands."""
@@ -60,12 +63,15 @@ class MemoryConfig:
 
 @dataclass(slots=True)
 class Remembered:
-    """One prompt. ``rates`` are the pass rates of its last groups, newest last; ``step`` saw the last."""
+    """One prompt. ``rates`` are the pass rates of its last groups, newest last; ``step`` saw the last, and
+    ``trained_step`` was the last to train on it.
+    """
 
     drawn: int = 0
     trained: int = 0
     step: int = -1
     rates: list[float] = field(default_factory=list)
+    trained_step: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,8 @@ class Coverage:
     prompts: different training prompts; drawn, trained: how many of them at least once; bands: how many
     stand where; moves: ``(from, to)`` -> how often a prompt has changed its band so far; pass_rate:
     mean over the seen prompts of the pass rate of their last groups, None before the first.
+    drawn_lately, trained_lately: how many of them in the last ``LATELY`` steps; trained_pass_rate: as
+    pass_rate, over the prompts trained on lately.
     """
 
     prompts: int
@@ -83,6 +91,9 @@ class Coverage:
     bands: Mapping[Band, int]
     moves: Mapping[tuple[Band, Band], int]
     pass_rate: float | None
+    drawn_lately: int
+    trained_lately: int
+    trained_pass_rate: float | None
 
 
 class PromptMemory:
@@ -92,13 +103,15 @@ class PromptMemory:
         self.config = MemoryConfig() if config is None else config
         self._prompts: dict[str, Remembered] = {}
         self._moves: Counter[tuple[Band, Band]] = Counter()
+        self._now = -1
+        """The newest step observed."""
 
     def observe(self, scored: ScoredGroup, step: int) -> None:
         """Remember a fresh group, before selection. Ungraded rollouts do not touch the pass rate."""
         known = self._prompts.setdefault(scored.group.prompt.id, Remembered())
         before = self._band(known)
         known.drawn += 1
-        known.step = step
+        known.step = self._now = step
         rate = scored.pass_rate
         if rate is not None:
             known.rates = [*known.rates, rate][-self.config.window :]
@@ -109,7 +122,9 @@ class PromptMemory:
     def observe_trained(self, groups: Sequence[ScoredGroup]) -> None:
         """Count these groups as trained on; carried ones in the step that trains them."""
         for scored in groups:
-            self._prompts.setdefault(scored.group.prompt.id, Remembered()).trained += 1
+            known = self._prompts.setdefault(scored.group.prompt.id, Remembered())
+            known.trained += 1
+            known.trained_step = self._now
 
     def wants(self, prompt: Prompt, step: int) -> bool:
         """Whether the prompt may be drawn at ``step``: False while it rests."""
@@ -134,6 +149,8 @@ class PromptMemory:
         bands = Counter(self._band(known) for known in self._prompts.values())
         bands[Band.UNSEEN] += prompts - len(self._prompts)
         rates = [rate for known in self._prompts.values() if (rate := _mean(known.rates)) is not None]
+        since = max(0, self._now - LATELY + 1)
+        lately = [known for known in self._prompts.values() if known.trained_step >= since]
         return Coverage(
             prompts=prompts,
             drawn=sum(known.drawn > 0 for known in self._prompts.values()),
@@ -141,21 +158,27 @@ class PromptMemory:
             bands={band: bands[band] for band in Band},
             moves=dict(self._moves),
             pass_rate=_mean(rates),
+            drawn_lately=sum(known.step >= since for known in self._prompts.values()),
+            trained_lately=len(lately),
+            trained_pass_rate=_mean([rate for known in lately if (rate := _mean(known.rates)) is not None]),
         )
 
     def state(self) -> dict[str, Any]:
         """All that ``restore`` needs, as JSON."""
         return {
-            "prompts": {key: [p.drawn, p.trained, p.step, p.rates] for key, p in self._prompts.items()},
+            "prompts": {
+                key: [p.drawn, p.trained, p.step, p.rates, p.trained_step] for key, p in self._prompts.items()
+            },
             "moves": [[before, after, count] for (before, after), count in self._moves.items()],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` was taken. The settings may have changed; bands follow the new ones."""
         self._prompts = {
-            key: Remembered(drawn, trained, step, list(rates))
-            for key, (drawn, trained, step, rates) in state["prompts"].items()
+            key: Remembered(drawn, trained, step, list(rates), *newer)
+            for key, (drawn, trained, step, rates, *newer) in state["prompts"].items()
         }
+        self._now = max((known.step for known in self._prompts.values()), default=-1)
         self._moves = Counter({(Band(before), Band(after)): n for before, after, n in state["moves"]})
 
     def _band(self, known: Remembered) -> Band:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trimtab.data.memory import MemoryConfig
 from trimtab.data.reading import Item, merge_repeats, read_items, split_off
@@ -33,7 +33,8 @@ TASK_TRAIN, TASK_HELD_OUT = 4096, 512
 class DataConfig:
     """The ``[data]`` table of a recipe.
 
-    task: a built-in task, or else files: .jsonl, .json or .parquet with one row a prompt.
+    task: a built-in task, or ``gym:NAME`` for a dataset of reasoning-gym, made with ``task_settings``.
+    files: instead of a task, .jsonl, .json or .parquet with one row a prompt.
     schema: auto, trl, verl, skyrl, gsm8k or plain. map: field -> column, for prompt, answer, id, task
         (``map = {answer = "solution"}``; dots reach into nested columns).
     held_out: prompts held out for evaluation, as a number or as files of their own. None: 512 of a
@@ -48,6 +49,7 @@ class DataConfig:
     """
 
     task: str | None = None
+    task_settings: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     schema: str = "auto"
     map: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +68,8 @@ class DataConfig:
             raise SettingError('data needs either task = "NAME" or files = ["PATH", ...], and not both')
         if self.task is not None and isinstance(self.held_out, tuple):
             raise SettingError("data.held_out of a built-in task is a number, got files")
+        if self.task is None and self.task_settings:
+            raise SettingError("data.task_settings belong to data.task, and the data are files")
         for name, allowed in (
             ("on_long", ("error", "drop")),
             ("on_bad", ("error", "drop")),
@@ -145,6 +149,7 @@ def load_prompts(config: DataConfig, model: LoadedModel, max_new_tokens: int) ->
         dropped=bad.count + long.count,
         leaked=leaked,
         warnings=tuple(warnings),
+        places={item.id: item.place for item in reversed([*train_items, *held_items])},
     )
     return PromptSet(train=prompts, held_out=held_prompts, report=report)
 
@@ -171,8 +176,8 @@ def _sources(config: DataConfig, bad: Problems) -> tuple[list[Source], list[Sour
         assert isinstance(held_out, int), "checked by DataConfig"
         train = config.train_prompts or TASK_TRAIN
         return (
-            task_rows(config.task, "train", train, config.seed),
-            task_rows(config.task, "held_out", held_out, config.seed),
+            task_rows(config.task, "train", train, config.seed, config.task_settings),
+            task_rows(config.task, "held_out", held_out, config.seed, config.task_settings),
         )
     held_files = config.held_out if isinstance(config.held_out, tuple) else ()
     return read_files(config.files, bad), read_files(held_files, bad)

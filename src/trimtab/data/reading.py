@@ -35,6 +35,11 @@ class Item:
     question: str
     key: str
 
+    @property
+    def place(self) -> str:
+        """``train.jsonl row 7``."""
+        return f"{self.source.origin} row {self.source.number}"
+
 
 def read_items(
     sources: Sequence[Source], schema: str, mapping: Mapping[str, str], problems: Problems
@@ -122,6 +127,8 @@ def _fault(content: Content, answered: bool, schema: str) -> tuple[str, str] | N
             return "empty prompt", "prompt"
     elif not _are_messages(prompt):
         return "prompt is neither text nor a list of {role, content} messages with text", "prompt"
+    if not _is_unicode(prompt):
+        return "prompt holds half a surrogate pair, which is no character", "prompt"
     if answered and answer is ABSENT:
         return f"no answer ({schema} schema)", "answer"
     if isinstance(answer, str) and not answer.strip():
@@ -138,6 +145,14 @@ def _are_messages(prompt: Any) -> bool:
     )
 
 
+def _is_unicode(prompt: Any) -> bool:
+    try:
+        json.dumps(prompt, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _item(source: Source, content: Content) -> Item:
     prompt = content.prompt
     if not isinstance(prompt, str):
@@ -145,11 +160,11 @@ def _item(source: Source, content: Content) -> Item:
     answer = None if content.answer is ABSENT else content.answer
     task = Path(source.origin).stem if content.task is ABSENT else str(content.task)
     key = _digest([prompt, answer, task])
-    consumed = (content.answer, content.id)
+    own = {"answer": content.answer, "id": content.id}
     meta = {
         name: value
         for name, value in source.row.items()
-        if name != content.prompt_column and not any(value is used for used in consumed)
+        if name != content.prompt_column and own.get(name, ABSENT) is not value
     }
     identity = key if content.id is ABSENT else str(content.id)
     return Item(

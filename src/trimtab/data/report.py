@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,7 +63,8 @@ class LoadReport:
     schema: the chosen row format of the training rows and why, None for a task. rows: rows read, training and
     held-out. merged: rows of either that repeat an earlier one; dropped: unusable rows left out
     (``data.on_bad``, ``data.on_long``); leaked: training prompts left out because they are
-    held out. warnings: sentences that a user should read.
+    held out. warnings: sentences that a user should read. places: prompt id -> ``train.jsonl row 7``, the row
+    that it was read from.
     """
 
     schema: tuple[str, str] | None
@@ -72,6 +73,7 @@ class LoadReport:
     dropped: int
     leaked: int
     warnings: tuple[str, ...]
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def lines(self, train: Sequence[Prompt], held_out: Sequence[Prompt], shown: int = 3) -> Iterator[str]:
         """The report in plain lines: counts, lengths, warnings, and the first prompts as rendered."""

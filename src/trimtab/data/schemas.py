@@ -1,10 +1,10 @@
 """The row formats of other tools, one function each: a raw row becomes a ``Content``.
 
-    trl      prompt (text or messages), answer in ``answer`` or ``solution``
+    trl      prompt (text or messages), answer in ``answer``, ``solution`` or ``ground_truth``
     verl     prompt, data_source, reward_model.ground_truth
     skyrl    prompt, data_source, reward_spec.ground_truth
-    gsm8k    question, answer = working, then ``#### result``
-    plain    prompt, question or problem; answer or solution
+    gsm8k    question or prompt, answer = working, then ``#### result``
+    plain    prompt, question or problem; answer, solution or ground_truth
 
 A function that finds no prompt or no answer leaves it ``ABSENT``; the loader says so with the row's
 number. Every column of the row stays available as ``meta``, but for the prompt's own.
@@ -63,7 +63,7 @@ def trl(row: Row) -> Content:
     """TRL's prompt-only and prompt-completion rows: other columns go to the reward by name."""
     return Content(
         prompt=column(row, "prompt"),
-        answer=column(row, "answer", "solution"),
+        answer=column(row, "answer", "solution", "ground_truth"),
         id=column(row, "id"),
         task=column(row, "task", "data_source"),
     )
@@ -107,7 +107,7 @@ def plain(row: Row) -> Content:
     names = ("prompt", "question", "problem")
     return Content(
         prompt=column(row, *names),
-        answer=column(row, "answer", "solution"),
+        answer=column(row, "answer", "solution", "ground_truth"),
         id=column(row, "id"),
         task=column(row, "task", "data_source"),
         prompt_column=named(row, *names),
@@ -135,12 +135,14 @@ def choose_schema(name: str, rows: Sequence[Row]) -> tuple[str, str]:
     for schema, column_name in (("skyrl", "reward_spec"), ("verl", "reward_model")):
         if _any_has(rows, column_name) and _any_has(rows, "prompt"):
             return schema, f"there is a column {column_name!r}"
-    if _any_has(rows, "question") and any("####" in str(row.get("answer")) for row in rows):
-        return "gsm8k", "there is a column 'question', and '####' in 'answer'"
+    asked = next((name for name in ("question", "prompt") if _any_has(rows, name)), None)
+    if asked and any("####" in row["answer"] for row in rows if isinstance(row.get("answer"), str)):
+        return "gsm8k", f"there is a column {asked!r}, and '####' in 'answer'"
     if any(isinstance(row.get("prompt"), list) for row in rows):
         return "trl", "'prompt' holds lists of messages"
-    if _any_has(rows, "prompt") and _any_has(rows, "solution"):
-        return "trl", "there are columns 'prompt' and 'solution'"
+    for name in ("solution", "ground_truth"):
+        if _any_has(rows, "prompt") and _any_has(rows, name):
+            return "trl", f"there are columns 'prompt' and {name!r}"
     return "plain", "no other schema's columns are there"
 
 

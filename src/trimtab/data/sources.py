@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trimtab.data.report import Problems
 from trimtab.data.tasks import TASKS
+from trimtab.data.tasks.gym import PREFIX, gym_rows
+from trimtab.data.tasks.task import Split
 from trimtab.errors import DataError, SettingError, nearest
 
 
@@ -39,23 +41,36 @@ def read_files(paths: Sequence[str], problems: Problems) -> list[Source]:
     return rows
 
 
-def task_rows(name: str, split: str, count: int, seed: int) -> list[Source]:
-    """``count`` rows of a built-in task's split. Raises SettingError for an unknown task."""
+def task_rows(
+    name: str, split: Split, count: int, seed: int, settings: Mapping[str, Any] | None = None
+) -> list[Source]:
+    """``count`` rows of a task's split. Raises SettingError for an unknown task, or settings it has not."""
     task = TASKS.get(name)
-    if task is None:
-        raise SettingError(f"data.task: there is no task {name!r}{nearest(name, TASKS)}")
-    rows = task.rows("train" if split == "train" else "held_out", count, seed)
+    if name.startswith(PREFIX):
+        rows = gym_rows(name.removeprefix(PREFIX), settings or {}, split, count, seed)
+    elif task is None:
+        raise SettingError(
+            f"data.task: there is no task {name!r}{nearest(name, TASKS)}; tasks of reasoning-gym are gym:NAME"
+        )
+    elif settings:
+        raise SettingError(f"data.task_settings are for tasks gym:NAME; {name!r} has none")
+    else:
+        rows = task.rows(split, count, seed)
     return [Source(name, number, {**row, "task": name}) for number, row in enumerate(rows, start=1)]
 
 
 def _read_jsonl(path: Path, problems: Problems) -> Iterator[Source]:
-    with path.open(encoding="utf-8-sig") as lines:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
+                line.encode()
                 row = json.loads(line)
-            except ValueError as fault:
+            except UnicodeEncodeError:
+                problems.add("not UTF-8", path.name, number, "save the file as UTF-8")
+                continue
+            except (ValueError, RecursionError) as fault:
                 problems.add(f"not JSON ({fault})", path.name, number, "write one JSON object a line")
                 continue
             if isinstance(row, dict):
@@ -67,7 +82,7 @@ def _read_jsonl(path: Path, problems: Problems) -> Iterator[Source]:
 def _read_json(path: Path, problems: Problems) -> Iterator[Source]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise DataError(
             f"{path} is not valid JSON ({fault}); rows one a line belong in a .jsonl file"
         ) from None

@@ -153,9 +153,8 @@ async def evaluate(
     """
     started = time.perf_counter()
     draws = [Draw(prompt, 0) for prompt in prompts]
-    scored: dict[str, ScoredGroup] = {}
-    async for group in engine.generate(draws, samples, sampling, seed=seed, purpose="evaluation"):
-        scored[group.prompt.id] = await rubric.grade(group)
+    sampled = engine.generate(draws, samples, sampling, seed=seed, purpose="evaluation")
+    scored = {group.group.prompt.id: group for group in await rubric.grade_all(sampled)}
     rubric.check(list(scored.values()))
     return Evaluation(
         version=engine.version,

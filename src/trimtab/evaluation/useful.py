@@ -1,43 +1,55 @@
-"""How many groups would hold right and wrong answers at another group size, from recorded pass rates.
+"""Which share of groups could teach, at other group sizes than the one that was sampled.
 
-Up to the number of answers a prompt has, no model is needed: of its n answers, c right, a group of G drawn
-without replacement is mixed with the chance
+A group of G answers is useful when it is neither all right nor all wrong. For a prompt with pass rate p:
 
-    useful(n, c, G) = 1 - [C(c, G) + C(n - c, G)] / C(n, G)                   (unbiased, as pass@k is)
+    u(G) = 1 - p^G - (1 - p)^G
 
-Beyond it the pass rates of the prompts are taken to be Beta(a, b) distributed, and
+Up to the answers at hand it is counted without a model. For a prompt with c of n right, over all
+ways to draw G of the n without replacement (unbiased for u(G), whatever p is):
 
-    useful(a, b, G) = 1 - E[p^G] - E[(1 - p)^G] = 1 - B(a + G, b) / B(a, b) - B(a, b + G) / B(a, b)
+    u(G) = 1 - (C(c, G) + C(n - c, G)) / C(n, G)            G <= n
 
-is averaged over a grid of (a, b), each weighted by how well it explains the counts (beta-binomial likelihood,
-flat over the mean a / (a + b) and over log(a + b)).
+Beyond that only a model can tell: a share z0 of prompts never succeeds, a share z1 always does, and the pass
+rates of the others are Beta(m k, (1 - m) k):
+
+    u(G) = (1 - z0 - z1) (1 - B(a + G, b) / B(a, b) - B(a, b + G) / B(a, b)),   a = m k, b = (1 - m) k
+
+averaged over the posterior on a grid, with z0, z1 and m uniform and k log-uniform in [0.1, 100]. The
+interval is the posterior's. A prompt that never succeeds and one that does so once in a thousand look alike
+in a handful of answers; that is why it is wide.
+Source: the count is the argument of pass@k, arXiv 2107.03374, eq. 1, for both outcomes.
 """
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
+from math import comb, lgamma
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from trimtab.errors import SettingError
 from trimtab.evaluation.estimators import bootstrap
 
-MEANS = np.linspace(0.0025, 0.9975, 100)
-PRECISIONS = np.geomspace(0.05, 500.0, 60)
+Floats = NDArray[np.float64]
+
+ENOUGH = 0.9
+"""Share of prompts that must have G answers for u(G) to be counted instead of modelled."""
+
+MEANS = (np.arange(33) + 0.5) / 33
+CONCENTRATIONS = np.geomspace(0.1, 100.0, 25)
+LUMPS = np.arange(19) / 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsefulShare:
-    """Expected share of useful groups of ``size`` answers, with its 95% interval.
+    """Share of groups of ``size`` answers that are mixed, with a 95% interval over prompts.
 
-    method: ``counted`` without a model, or ``beta-binomial`` where the size exceeds the answers there are.
+    method: "counted" (unbiased, no model) or "beta-binomial" (with lumps at 0 and 1).
+    prompts: how many it rests on.
     """
 
     size: int
@@ -45,6 +57,12 @@ class UsefulShare:
     low: float
     high: float
     method: Literal["counted", "beta-binomial"]
+    prompts: int
+
+    @property
+    def answers_each(self) -> float | None:
+        """Answers sampled for one useful group, G / share; None where none is useful."""
+        return self.size / self.value if self.value > 0 else None
 
 
 def useful_at(n: int, c: int, size: int) -> float:
@@ -58,47 +76,87 @@ def useful_at(n: int, c: int, size: int) -> float:
 
 
 def useful_share(successes: Sequence[int], trials: Sequence[int], sizes: Sequence[int]) -> list[UsefulShare]:
-    """The expected share of useful groups for each size, over prompts with these counts.
+    """For each group size: the share of groups that are mixed, one entry of the first two for each prompt.
 
-    successes, trials: right and graded answers of each prompt, same order. An answer counts as right or
-    not; partial credit is not right. A size is counted where every prompt has that many answers.
-    Raises SettingError without prompts, or where a prompt has more successes than trials.
+    Raises: SettingError for no prompt, counts that are impossible, or a group size below 1.
     """
-    if not trials or len(successes) != len(trials):
-        raise SettingError("the share of useful groups needs at least one prompt with graded answers")
-    if any(not 0 <= c <= n or n < 1 for c, n in zip(successes, trials, strict=True)):
-        raise SettingError("a prompt has fewer graded answers than right ones, or none")
-    return [_share(successes, trials, size) for size in sizes]
+    counts = np.asarray(successes, dtype=np.int64), np.asarray(trials, dtype=np.int64)
+    if not len(counts[0]) or len(counts[0]) != len(counts[1]):
+        raise SettingError("useful shares need at least one prompt, with its right and its graded answers")
+    if ((counts[1] < 1) | (counts[0] < 0) | (counts[0] > counts[1])).any():
+        raise SettingError("useful shares need 0 <= right answers <= graded answers, and one graded at least")
+    if min(sizes, default=1) < 1:
+        raise SettingError(f"a group has at least 1 answer, got {min(sizes)}")
+    needs_model = [size for size in sizes if (counts[1] >= size).mean() < ENOUGH]
+    posterior = _Posterior.of(*counts) if needs_model else None
+    return [
+        _counted(*counts, size) if size not in needs_model or posterior is None else posterior.at(size)
+        for size in sizes
+    ]
 
 
-def _share(successes: Sequence[int], trials: Sequence[int], size: int) -> UsefulShare:
-    if size <= min(trials):
-        values = [useful_at(n, c, size) for c, n in zip(successes, trials, strict=True)]
-        found = bootstrap(np.array(values))
-        return UsefulShare(size=size, value=found.value, low=found.low, high=found.high, method="counted")
-    a, b, weights = _posterior(successes, trials)
-    shares = 1.0 - np.exp(_log_beta(a + size, b) - _log_beta(a, b))
-    shares -= np.exp(_log_beta(a, b + size) - _log_beta(a, b))
-    order = np.argsort(shares)
-    below = np.cumsum(weights[order])
-    low, high = (float(shares[order][np.searchsorted(below, q)]) for q in (0.025, 0.975))
-    value = float((weights * shares).sum())
-    return UsefulShare(size=size, value=value, low=low, high=high, method="beta-binomial")
+def _counted(successes: NDArray[np.int64], trials: NDArray[np.int64], size: int) -> UsefulShare:
+    enough = trials >= size
+    pairs = zip(trials[enough].tolist(), successes[enough].tolist(), strict=True)
+    found = bootstrap(np.array([useful_at(n, c, size) for n, c in pairs]))
+    return UsefulShare(
+        size=size,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        method="counted",
+        prompts=int(enough.sum()),
+    )
 
 
-def _posterior(
-    successes: Sequence[int], trials: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """(a, b, weight) of every point of the grid; weights sum to 1."""
-    mean, precision = (grid.ravel() for grid in np.meshgrid(MEANS, PRECISIONS))
-    a, b = mean * precision, (1.0 - mean) * precision
-    fit = np.zeros_like(a)
-    for (c, n), prompts in Counter(zip(successes, trials, strict=True)).items():
-        fit += prompts * (_log_beta(a + c, b + (n - c)) - _log_beta(a, b))
-    weights = np.exp(fit - fit.max())
-    return a, b, weights / weights.sum()
+@dataclass(frozen=True, slots=True, eq=False)
+class _Posterior:
+    """Weights [betas, lumps] over the grid, adding up to 1; ``mixed`` [lumps] is 1 - z0 - z1."""
+
+    a: Floats
+    b: Floats
+    mixed: Floats
+    weights: Floats
+    prompts: int
+
+    @classmethod
+    def of(cls, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> _Posterior:
+        a = np.outer(MEANS, CONCENTRATIONS).ravel()
+        b = np.outer(1.0 - MEANS, CONCENTRATIONS).ravel()
+        never, always = (lumps.ravel() for lumps in np.meshgrid(LUMPS, LUMPS))
+        possible = never + always < 1.0 - 1e-9
+        never, always = never[possible], always[possible]
+        mixed = 1.0 - never - always
+        pairs, times = np.unique(np.stack([successes, trials]), axis=1, return_counts=True)
+        total = np.zeros((len(a), len(mixed)))
+        for (c, n), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
+            ways = lgamma(n + 1) - lgamma(c + 1) - lgamma(n - c + 1)
+            beta = np.exp(ways + _log_beta(a + c, b + n - c) - _log_beta(a, b))
+            chance = beta[:, None] * mixed + never * (c == 0) + always * (c == n)
+            total += count * np.log(np.maximum(chance, 1e-300))
+        weights = np.exp(total - total.max())
+        return cls(a, b, mixed, weights / weights.sum(), len(successes))
+
+    def at(self, size: int) -> UsefulShare:
+        base = _log_beta(self.a, self.b)
+        right = np.exp(_log_beta(self.a + size, self.b) - base)
+        wrong = np.exp(_log_beta(self.a, self.b + size) - base)
+        shares = (np.clip(1.0 - right - wrong, 0.0, 1.0)[:, None] * self.mixed).ravel()
+        order = np.argsort(shares)
+        below = np.cumsum(self.weights.ravel()[order])
+        low, high = (shares[order][min(np.searchsorted(below, q), len(shares) - 1)] for q in (0.025, 0.975))
+        return UsefulShare(
+            size=size,
+            value=float((self.weights.ravel() * shares).sum()),
+            low=float(low),
+            high=float(high),
+            method="beta-binomial",
+            prompts=self.prompts,
+        )
 
 
-def _log_beta(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    left, right = torch.from_numpy(a), torch.from_numpy(b)
-    return (torch.lgamma(left) + torch.lgamma(right) - torch.lgamma(left + right)).numpy()
+_log_gamma = np.vectorize(lgamma, otypes=[np.float64])
+
+
+def _log_beta(a: Floats, b: Floats) -> Floats:
+    return _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)

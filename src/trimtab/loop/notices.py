@@ -1,4 +1,4 @@
-"""What a run says of its own accord where it cannot learn: answers cut off, graders that give nothing."""
+"""What a run says of its own accord where it cannot learn: answers cut off, graders that never move."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
@@ -7,15 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trimtab.types import Finish, ScoredGroup
+from trimtab.types import UNIFORM_TOLERANCE, Finish, GradeState, ScoredGroup
 
 CUT_SHARE = 0.9
 """From this share of truncated answers on, with nothing right among them, a step teaches nothing."""
 
-SILENT_ANSWERS = 200
-"""Answers in a row, from the run's first one, after which a grader that gave 0 to all of them is told of."""
+CONSTANT_ANSWERS = 200
+"""Answers in a row after which a grader that gave all of them the same value is told of."""
 
 SHOWN_ANSWERS, SHOWN_CHARACTERS = 3, 120
+COUNTED = ("one", "two", "three")
+"""So many answers the last step may have had."""
 SPOKEN = -1
 
 
@@ -35,28 +37,53 @@ def cut_off_sentence(share: float, max_new_tokens: int) -> str:
     )
 
 
-def silent_graders(groups: Sequence[ScoredGroup], zeros: dict[str, int]) -> list[str]:
-    """A sentence for each grader that has now given 0 to ``SILENT_ANSWERS`` answers and more to none.
+def lost_answers(groups: Sequence[ScoredGroup]) -> str | None:
+    """The first answer of a step whose grader failed or took too long, and how many more there are."""
+    faults = (GradeState.TIMEOUT, GradeState.GRADER_FAILED)
+    lost = [
+        grade.detail if rollout.key in grade.detail else f"no grade of {rollout.key}: {grade.detail}"
+        for scored in groups
+        for rollout, grade in zip(scored.group.rollouts, scored.grades, strict=True)
+        if grade.state in faults
+    ]
+    more = f" (and {len(lost) - 1} more in this step)" if len(lost) > 1 else ""
+    return f"{lost[0]}{more}" if lost else None
 
-    ``zeros`` counts them by grader over the run, ``SPOKEN`` once a grader gave more or was told of. Answers
-    that did not end by themselves do not count: they are wrong without being asked about.
+
+def constant_parts(groups: Sequence[ScoredGroup], streaks: dict[str, list[float]]) -> list[str]:
+    """A sentence for each part of the grade that has one value for ``CONSTANT_ANSWERS`` answers in a row.
+
+    Any value counts: what is always 1 teaches as little as what is always 0. Only a part that had other
+    values before and now is 1 throughout is left alone: it has been learned. Each part is told of once.
+
+    ``streaks`` goes through the run: by part its value, for how many answers in a row (``SPOKEN`` once told),
+    and 1 if it had other values before. Answers that did not end by themselves do not count: they are wrong
+    without being asked about.
     """
     texts: dict[str, list[str]] = {}
     for scored in groups:
         for rollout, grade in zip(scored.group.rollouts, scored.grades, strict=True):
             if rollout.finish is not Finish.STOP:
                 continue
-            for grader, value in grade.parts.items():
-                if value > 0.0:
-                    zeros[grader] = SPOKEN
-                elif zeros.setdefault(grader, 0) != SPOKEN:
-                    zeros[grader] += 1
-                    texts.setdefault(grader, []).append(rollout.text[:SHOWN_CHARACTERS])
-    told = [grader for grader in texts if zeros[grader] >= SILENT_ANSWERS]
-    sentences = [
-        f"grader {grader!r} has given 0 to all {zeros[grader]} answers so far, and what never moves cannot "
-        f"teach: check what it reads; three of them: {', '.join(map(repr, texts[grader][:SHOWN_ANSWERS]))}"
-        for grader in told
-    ]
-    zeros.update(dict.fromkeys(told, SPOKEN))
+            for part, value in grade.parts.items():
+                streak = streaks.setdefault(part, [value, 0, 0])
+                if streak[1] == SPOKEN:
+                    continue
+                if abs(value - streak[0]) > UNIFORM_TOLERANCE:
+                    streak[:] = [value, 0, 1]
+                    texts[part] = []
+                streak[1] += 1
+                texts.setdefault(part, []).append(rollout.text[:SHOWN_CHARACTERS])
+    sentences: list[str] = []
+    for part, examples in texts.items():
+        value, count, varied = streaks[part]
+        if count < CONSTANT_ANSWERS or (varied and value >= 1.0 - UNIFORM_TOLERANCE):
+            continue
+        which = f"the last {count:g} answers" if varied else f"all {count:g} answers so far"
+        shown = examples[:SHOWN_ANSWERS]
+        sentences.append(
+            f"grader {part!r} has given {value:g} to {which}, and what never moves cannot teach: check what "
+            f"it reads; {COUNTED[len(shown) - 1]} of them: {', '.join(map(repr, shown))}"
+        )
+        streaks[part][1] = SPOKEN
     return sentences

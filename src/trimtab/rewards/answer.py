@@ -4,7 +4,8 @@ Where: after the declared marker, and the last marker counts. After a prefix suc
 ``Answer:`` the answer is the rest of that line (or the next line with something on it, when the rest
 is empty). Between tags such as ``<answer>`` the last *opened* tag decides and must be closed. With
 ``last-line`` it is the last line that is not empty. A response that is nothing but the right answer
-counts as marked. Anything else is wrong, not ungradable: no number is ever picked out of the text.
+counts as marked. Anything else is wrong, not ungradable: no number is ever picked out of the text, and a
+denied marker ("the answer is not #### 7") gives none.
 Thinking is not an answer: only what follows the last ``</think>`` is read.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -27,7 +28,11 @@ from trimtab.types import Grade, GradeState, Prompt, Rollout
 Kind = Literal["auto", "exact", "number", "choice"]
 KINDS = ("auto", "exact", "number", "choice")
 LAST_LINE = "last-line"
+MOST_LAYERS = 8
+"""Dressings around one another that are taken off; thousands are no emphasis, and would take long."""
 
+_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bcannot be)[ \t:*_(]*$", re.IGNORECASE)
+_BLANKS = re.compile("(?<=\\d)([\u00a0\u2007\u2009\u202f])(?=\\d)|\\s+")
 _CHOICE = re.compile(r"\(?([A-Za-z])\)?[.:)]?", re.ASCII)
 
 
@@ -73,12 +78,17 @@ class AnswerMatch:
 
         None where nothing is marked and the response is not one line.
         """
+        given = self.given(prompt, rollout)
+        kind = self._kind_of("" if prompt.answer is None else str(prompt.answer))
+        return None if given is None else str(self._canonical(given, kind)) or None
+
+    def given(self, prompt: Prompt, rollout: Rollout) -> str | None:
+        """The answer as it is written; None where nothing is marked and the response is not one line."""
         body = conclusion(self._prefilled(prompt) + rollout.text)
         given = self._marked(body)
         if given is None and (self._opened(body) or "\n" in body.strip()):
             return None
-        kind = self._kind_of("" if prompt.answer is None else str(prompt.answer))
-        return str(self._canonical(body if given is None else given, kind)) or None
+        return body.strip() if given is None else given
 
     def self_check(self, prompts: Sequence[Prompt]) -> list[Unverifiable]:
         """Every gold answer that does not grade as right in its own marked form."""
@@ -144,6 +154,8 @@ class AnswerMatch:
         places = list(_pattern(self.marker).finditer(text))
         if not places:
             return None
+        if _DENIED.search(text[max(0, places[-1].start() - 40) : places[-1].start()]):
+            return None
         rest = text[places[-1].end() :]
         if _is_tag(self.marker):
             inside, closed, _ = rest.partition(_closing(self.marker))
@@ -185,9 +197,14 @@ def conclusion(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without emphasis, dollar signs or backticks around it, final dot, and runs of blanks."""
-    text = re.sub(r"\s+", " ", text).strip()
-    while (stripped := _undotted(_unmarked(text))) != text:
+    """The text without emphasis, dollar signs or backticks around it, final dot, and runs of blanks.
+
+    A narrow blank between two digits stays one, since it may group thousands.
+    """
+    text = _BLANKS.sub(lambda found: "\u202f" if found[1] else " ", text).strip()
+    for _ in range(MOST_LAYERS):
+        if (stripped := _undotted(_unmarked(text))) == text:
+            break
         text = stripped
     return text
 

@@ -20,17 +20,17 @@ import asyncio
 import itertools
 import json
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from trimtab.errors import SettingError
-from trimtab.rewards.answer import conclusion
+from trimtab.rewards.blocks import last_program, prefilled
 from trimtab.rewards.grader import Unverifiable
+from trimtab.rewards.repeats import Repeats
 from trimtab.rewards.sandbox import (
     AssertTest,
     Budget,
@@ -45,9 +45,6 @@ from trimtab.rewards.sandbox import (
     run_program,
 )
 from trimtab.types import Grade, GradeState, Prompt, Rollout
-
-PYTHON = ("", "python", "python3", "py")
-"""What may stand behind the three backticks of a program."""
 
 MIB = 1 << 20
 
@@ -76,6 +73,8 @@ class CodeTests:
     sandbox: ``auto`` takes the strongest that works, ``bubblewrap`` before ``landlock``.
     unsafe: where no sandbox works, run programs with all rights of your user instead of refusing.
     packages: folders of third-party packages that programs may import besides the standard library.
+    remembered: grades that are kept, so that the same program is run once on the same tests, however often a
+        group holds it; 0 runs every program anew.
 
     Answers are graded side by side, at most one for each processor core.
     """
@@ -88,7 +87,9 @@ class CodeTests:
     sandbox: Literal["auto", "bubblewrap", "landlock"] = "auto"
     unsafe: bool = False
     packages: tuple[str, ...] = ()
+    remembered: int = 4096
     name: str = "code"
+    _repeats: Repeats = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.seconds_per_test <= self.seconds:
@@ -100,6 +101,9 @@ class CodeTests:
             raise SettingError(
                 f"grader {self.name!r}: megabytes must be at least 64 for Python itself, got {self.megabytes}"
             )
+        if self.remembered < 0:
+            raise SettingError(f"grader {self.name!r}: remembered must be >= 0, got {self.remembered}")
+        object.__setattr__(self, "_repeats", Repeats(self.remembered))
         for folder in self.packages:
             if not os.path.isdir(folder):
                 raise SettingError(f"grader {self.name!r}: packages names {folder!r}, which is no folder")
@@ -111,9 +115,12 @@ class CodeTests:
             return Grade(
                 state=GradeState.NOT_GRADABLE, value=None, detail=f"the tests cannot be used: {fault}"
             )
-        program, fault = last_program(_prefilled(prompt) + rollout.text)
+        program, fault = last_program(prefilled(prompt) + rollout.text)
         if program is None:
             return Grade.of(0.0, detail=fault)
+        return await self._repeats.grade((program, str(prompt.answer)), lambda: self._run(program, tests))
+
+    async def _run(self, program: str, tests: Sequence[Test]) -> Grade:
         stop = threading.Event()
         running = asyncio.get_running_loop().run_in_executor(_threads(), self._graded, program, tests, stop)
         try:
@@ -208,28 +215,6 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores, thread_name_prefix="trimtab-code")
 
 
-def last_program(response: str) -> tuple[str | None, str]:
-    """The last fenced block after the thinking, or None and why there is none."""
-    program: str | None = None
-    fault = "there is no code block after the thinking"
-    opened: str | None = None
-    language = ""
-    body: list[str] = []
-    for line in conclusion(response).split("\n"):
-        fence = re.fullmatch(r" {0,3}(`{3,})[ \t]*([^\s`]*)[^`]*", line)
-        if opened is None and fence:
-            opened, language, body = fence[1], fence[2].lower(), []
-        elif opened is not None and fence and not fence[2] and len(fence[1]) >= len(opened):
-            if language in PYTHON:
-                program = "\n".join(body) + "\n"
-            opened = None
-        elif opened is not None:
-            body.append(line)
-    if opened is not None and language in PYTHON:
-        return None, "the last code block is not closed"
-    return program, fault
-
-
 def read_tests(answer: Any) -> tuple[Test, ...]:
     """The tests that a gold answer stands for. Raises UnusableTestError, which says what is wrong."""
     if isinstance(answer, str):
@@ -270,15 +255,6 @@ def _read_test(row: Any, number: int) -> Test:
 def normalised(output: bytes) -> bytes:
     """Without blanks at line ends and empty lines at the end: all that is forgiven."""
     return b"\n".join(line.rstrip() for line in output.split(b"\n")).rstrip(b"\n")
-
-
-def _prefilled(prompt: Prompt) -> str:
-    """What the prompt itself ends with, ``<think>`` or an opened fence: the response goes on from there."""
-    text = prompt.text.rstrip()
-    if text.endswith("<think>"):
-        return "<think>"
-    fence = re.search(r"(?:\A|\n)```(?:python|python3|py)\Z", text)
-    return "```python\n" if fence else ""
 
 
 def _fault_of(answer: Any) -> str | None:

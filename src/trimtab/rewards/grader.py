@@ -30,6 +30,17 @@ class SelfLimiting(Protocol):
     limits_itself: ClassVar[Literal[True]]
 
 
+@runtime_checkable
+class GroupGrading(Protocol):
+    """A grader that can be asked about answers to one prompt in one go, and must be where ``sees_group``."""
+
+    sees_group: bool
+
+    async def grade_group(self, prompt: Prompt, rollouts: Sequence[Rollout]) -> list[Grade | Exception]:
+        """For each answer its grade, or the fault it was met with. What is raised is the fault of all."""
+        ...
+
+
 class Unverifiable(NamedTuple):
     """A prompt whose gold answer does not grade as right, and why. No rollout of it can be graded."""
 
@@ -50,3 +61,10 @@ class Reading(Protocol):
     """A grader that reads a final answer out of a rollout, so that answers can be voted on."""
 
     def read(self, prompt: Prompt, rollout: Rollout) -> str | None: ...
+
+
+@runtime_checkable
+class Describing(Protocol):
+    """A grader with something to say before the run begins, such as what model-written programs may do."""
+
+    def describe(self) -> str: ...

@@ -15,13 +15,14 @@ A grader of weight 0 only watches: its part is kept, its faults are counted, the
 from __future__ import annotations
 
 import asyncio
-import traceback
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trimtab.errors import RunError, SettingError, nearest
-from trimtab.rewards.grader import Grader, Reading, SelfChecking, SelfLimiting, Unverifiable
+from trimtab.rewards.asking import Account, Asker, RetryConfig
+from trimtab.rewards.grader import Describing, Grader, Reading, SelfChecking, Unverifiable
 from trimtab.types import (
     UNIFORM_TOLERANCE,
     Finish,
@@ -43,14 +44,19 @@ class GraderConfig:
 
     name: a built-in grader, or ``path.py:function`` for one of your own.
     weight: its share of the value, >= 0; 0 only watches.
-    options: the grader's own settings.
+    options: the grader's own settings; for a function those of ``AdapterOptions``.
     label: its name in the record, where two graders would have the same one.
+    isolated: run it in a worker process that can be killed. None: true for functions of your own, false for
+        built-in graders; ``code``, ``mathematics`` and ``format`` always run what can hang in processes.
+    timeout: seconds for one answer, instead of ``reward.timeout``.
     """
 
     name: str
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
     label: str | None = None
+    isolated: bool | None = None
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +65,38 @@ class RewardConfig:
 
     truncated: ``wrong`` grades a truncated answer wrong without asking; ``grade`` asks the graders.
     max_ungraded_share: the run stops when a larger share of a step's answers could not be graded.
-    timeout: seconds that one grader may take for one answer; ``code`` and ``mathematics`` have limits of
-        their own instead, which do not count the time an answer waits for its turn.
+    timeout: seconds that one grader may take for one answer, the time that it waits for its turn apart. An
+        isolated grader is killed then; one inside the training process is only cut off where it awaits.
+        ``code``, ``mathematics`` and ``format`` have limits of their own instead.
+    concurrency: answers that one grader works on at once, where it awaits something, such as a network.
+    workers: processes at most for isolated graders; None: one a processor core, 8 at most.
+    worker_megabytes: memory that each of them may allocate.
+    retry: which faults are worth asking again.
     """
 
     graders: tuple[GraderConfig, ...] = (GraderConfig(name="answer"),)
     truncated: Literal["wrong", "grade"] = "wrong"
     max_ungraded_share: float = 0.5
     timeout: float = 30.0
+    concurrency: int = 32
+    workers: int | None = None
+    worker_megabytes: int = 4096
+    retry: RetryConfig = field(default_factory=RetryConfig)
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise SettingError(f"reward.workers must be >= 1, got {self.workers}")
+        if self.worker_megabytes < 64:
+            raise SettingError(
+                f"reward.worker_megabytes must be at least 64 for Python itself, got {self.worker_megabytes}"
+            )
 
 
 class Rubric:
     """Asks its graders; turns their faults into states; stops a run whose grading is broken.
 
     graders: pairs (grader, weight); names must differ and at least one weight must be > 0.
+    timeout, concurrency, retry: as in ``RewardConfig``; ``timeouts`` has limits of single graders by name.
     ``first_traceback`` is the whole traceback of the first fault so far, None while there was none.
     Raises SettingError on impossible settings.
     """
@@ -84,18 +108,61 @@ class Rubric:
         truncated: Literal["wrong", "grade"] = "wrong",
         max_ungraded_share: float = 0.5,
         timeout: float = 30.0,
+        timeouts: Mapping[str, float] | None = None,
+        concurrency: int = 32,
+        retry: RetryConfig = RetryConfig(),
     ) -> None:
-        _check(graders, truncated, max_ungraded_share, timeout)
+        limits = {grader.name: timeout for grader, _ in graders} | dict(timeouts or {})
+        _check(graders, truncated, max_ungraded_share, limits, concurrency)
         self.graders = tuple(graders)
         self.truncated = truncated
         self.max_ungraded_share = max_ungraded_share
-        self.timeout = timeout
-        self.first_traceback: str | None = None
+        self._account = Account()
+        self._askers = [
+            Asker(grader, self._account, timeout=limits[grader.name], concurrency=concurrency, retry=retry)
+            for grader, _ in graders
+        ]
+
+    @property
+    def first_traceback(self) -> str | None:
+        return self._account.first_traceback
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that grading has added to the run so far: its work in this thread, and in ``grade_all`` the
+        wait after everything was sampled."""
+        return self._account.seconds
 
     async def grade(self, group: Group) -> ScoredGroup:
         """The group with a grade for each rollout; all graders and answers run concurrently."""
-        grades = await asyncio.gather(*(self._grade_one(group.prompt, rollout) for rollout in group.rollouts))
-        return ScoredGroup(group=group, grades=tuple(grades))
+        decided = [self._decided(rollout) for rollout in group.rollouts]
+        asked = [r for r, grade in zip(group.rollouts, decided, strict=True) if grade is None]
+        if len(self._askers) == 1:
+            columns = [await self._askers[0].grades(group.prompt, asked)]
+        else:
+            columns = await asyncio.gather(*(asker.grades(group.prompt, asked) for asker in self._askers))
+        found = iter(self._combined(row) for row in zip(*columns, strict=True))
+        grades = tuple(next(found) if grade is None else grade for grade in decided)
+        return ScoredGroup(group=group, grades=grades)
+
+    async def grade_all(self, groups: AsyncIterator[Group]) -> list[ScoredGroup]:
+        """The groups with their grades, in the order they arrived in.
+
+        The grading of a group begins when it arrives and goes on while later ones are sampled. Where sampling
+        fails, what is still being graded is cancelled.
+        """
+        grading: list[asyncio.Task[ScoredGroup]] = []
+        try:
+            async for group in groups:
+                grading.append(asyncio.ensure_future(self.grade(group)))
+            began, before = time.perf_counter(), self._account.seconds
+            scored = [await task for task in grading]
+            self._account.seconds = before + time.perf_counter() - began
+            return scored
+        finally:
+            for task in grading:
+                task.cancel()
+            await asyncio.gather(*grading, return_exceptions=True)
 
     def check(self, scored: Sequence[ScoredGroup]) -> None:
         """Call once a step, with every group graded in it.
@@ -128,6 +195,14 @@ class Rubric:
         ]
         return sorted({bad.prompt_id: bad for bad in reversed(found)}.values())
 
+    def describe(self) -> list[str]:
+        """A line for each grader that has something to say before the run begins."""
+        return [
+            f"{grader.name}: {grader.describe()}"
+            for grader, _ in self.graders
+            if isinstance(grader, Describing)
+        ]
+
     def read_answer(self, prompt: Prompt, rollout: Rollout) -> str | None:
         """The final answer in this rollout as the first grader that reads answers sees it, for votes.
 
@@ -139,43 +214,18 @@ class Rubric:
         reader = next(readers, None)
         return None if reader is None else reader.read(prompt, rollout)
 
-    async def _grade_one(self, prompt: Prompt, rollout: Rollout) -> Grade:
+    def _decided(self, rollout: Rollout) -> Grade | None:
+        """The grade of an answer that no grader is asked about; None where they are."""
         if rollout.finish is Finish.ABORT:
             return Grade(state=GradeState.NOT_GRADABLE, value=None, detail="the engine aborted this answer")
         if rollout.truncated and self.truncated == "wrong":
             nothing = {grader.name: 0.0 for grader, _ in self.graders}
             return Grade.of(0.0, parts=nothing, detail=f"truncated after {rollout.length} tokens")
-        if len(self.graders) == 1:
-            grades = [await self._ask(self.graders[0][0], prompt, rollout)]
-        else:
-            grades = await asyncio.gather(*(self._ask(grader, prompt, rollout) for grader, _ in self.graders))
-        return combine(
-            [
-                (grader.name, weight, grade)
-                for (grader, weight), grade in zip(self.graders, grades, strict=True)
-            ]
-        )
+        return None
 
-    async def _ask(self, grader: Grader, prompt: Prompt, rollout: Rollout) -> Grade:
-        try:
-            async with asyncio.timeout(None if isinstance(grader, SelfLimiting) else self.timeout):
-                grade = await grader(prompt, rollout)
-            if not isinstance(grade, Grade):
-                raise TypeError(f"grader {grader.name!r} returned {grade!r}, not a Grade")
-            return grade
-        except TimeoutError as fault:
-            self._remember(grader, rollout, fault)
-            detail = f"{grader.name}: no grade of {rollout.key} within {self.timeout:g} s"
-            return Grade(state=GradeState.TIMEOUT, value=None, detail=detail)
-        except Exception as fault:
-            self._remember(grader, rollout, fault)
-            last = traceback.format_exception_only(fault)[-1].strip()
-            return Grade(state=GradeState.GRADER_FAILED, value=None, detail=f"{grader.name}: {last}")
-
-    def _remember(self, grader: Grader, rollout: Rollout, fault: Exception) -> None:
-        if self.first_traceback is None:
-            trace = "".join(traceback.format_exception(fault))
-            self.first_traceback = f"grader {grader.name!r}, rollout {rollout.key}:\n{trace}"
+    def _combined(self, grades: Sequence[Grade]) -> Grade:
+        pairs = zip(self.graders, grades, strict=True)
+        return combine([(grader.name, weight, grade) for (grader, weight), grade in pairs])
 
 
 def combine(asked: Sequence[tuple[str, float, Grade]]) -> Grade:
@@ -198,7 +248,13 @@ def combine(asked: Sequence[tuple[str, float, Grade]]) -> Grade:
     return Grade.of(value, parts=parts, detail=detail)
 
 
-def _check(graders: Sequence[tuple[Grader, float]], truncated: str, share: float, timeout: float) -> None:
+def _check(
+    graders: Sequence[tuple[Grader, float]],
+    truncated: str,
+    share: float,
+    limits: Mapping[str, float],
+    concurrency: int,
+) -> None:
     names = [grader.name for grader, _ in graders]
     for name in names:
         if names.count(name) > 1:
@@ -214,5 +270,8 @@ def _check(graders: Sequence[tuple[Grader, float]], truncated: str, share: float
         )
     if not 0.0 <= share <= 1.0:
         raise SettingError(f"reward.max_ungraded_share must be in [0, 1], got {share}")
-    if not timeout > 0.0:
-        raise SettingError(f"reward.timeout must be > 0 seconds, got {timeout}")
+    for name, limit in limits.items():
+        if not limit > 0.0:
+            raise SettingError(f"the timeout of grader {name!r} must be > 0 seconds, got {limit}")
+    if concurrency < 1:
+        raise SettingError(f"reward.concurrency must be >= 1, got {concurrency}")

@@ -4,6 +4,7 @@
 
 Each call has its own limit, counted from the moment a process begins with it, never while it waits or loads.
 A process that exceeds it is killed, with its children, and replaced; the other processes go on meanwhile.
+worker_keeper.py has the rules, and how many calls a process is given ahead.
 Processes are spawned, not forked (threads of the trainer cannot deadlock them), at the first call; requests
 and results are JSON over pipes, nothing is pickled. The pool belongs to no event loop: it may be used from
 any thread and any loop, also by several at once.
@@ -14,60 +15,47 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
+import dataclasses
 import importlib.util
-import itertools
 import json
 import os
-import queue
-import selectors
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-PROCESS = Path(__file__).with_name("worker_process.py")
-LOAD_TIMEOUT = 60.0
-"""Seconds for starting a process and importing a function's file; not counted to any call."""
+from trimtab.rewards.worker_keeper import (
+    LOAD_TIMEOUT,
+    Call,
+    CallQueue,
+    Keeper,
+    WorkerCrashedError,
+    WorkerFaultError,
+    WorkerTimeoutError,
+)
+
+__all__ = ["WorkerCrashedError", "WorkerFaultError", "WorkerPool", "WorkerTimeoutError", "shared_pool"]
+
 MEMORY = 2 << 30
-STDERR_KEPT = 1 << 20
-CALLS_A_PROCESS = 20_000
-"""Then a process is replaced, so that slow leaks of a grader cannot grow."""
-
-
-class WorkerTimeoutError(TimeoutError):
-    """The call took longer than its limit, and its process was killed."""
-
-
-class WorkerCrashedError(RuntimeError):
-    """The process ended in the middle of a call."""
-
-
-class WorkerFaultError(RuntimeError):
-    """The function raised; ``kind`` is the name of the exception, the message its traceback."""
-
-    def __init__(self, message: str, kind: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+CLOSING_SECONDS = 5.0
 
 
 class WorkerPool:
-    """``size`` processes at most, each with at most ``memory`` bytes (None for no limit)."""
+    """``size`` processes at most. Limits in bytes, None for none, for each process:
 
-    def __init__(self, size: int = 2, *, memory: int | None = MEMORY) -> None:
+    memory: its own data (what it allocates), where the system can limit that (Linux).
+    address_space: all it maps; large libraries map much more than they use.
+    """
+
+    def __init__(
+        self, size: int = 2, *, memory: int | None = MEMORY, address_space: int | None = None
+    ) -> None:
         self.size = size
         self.memory = memory
-        self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._processes: list[_Process] = []
+        self.address_space = address_space
+        self._queue = CallQueue()
         self._pid = os.getpid()
-        self._unfinished = 0
         atexit.register(self.close)
 
     async def run(self, function: str, payload: Any, timeout: float) -> Any:
@@ -85,183 +73,60 @@ class WorkerPool:
 
     def submit(self, function: str, payload: Any, timeout: float) -> Future[Any]:
         """The same, as a future; cancelling it before it has begun takes it out of the queue."""
-        call = _Call(*_located(function), payload=json.dumps(payload), timeout=timeout)
-        with self._lock:
-            if self._pid != os.getpid():  # in a forked child: the threads and pipes are the parent's
-                self._waiting, self._processes = queue.SimpleQueue(), []
-                self._pid, self._unfinished = os.getpid(), 0
-            self._unfinished += 1
-            if len(self._processes) < min(self.size, self._unfinished):
-                process = _Process(self.memory)
-                self._processes.append(process)
-                threading.Thread(target=self._serve, args=(process, self._waiting), daemon=True).start()
-        call.future.add_done_callback(self._finished)
-        self._waiting.put(call)
+        return self.put(Call(*located(function), payload=json.dumps(payload), timeout=timeout))
+
+    def load(self, call: Call) -> Any:
+        """What the ``adapt`` of the call says about its function, from a process that has loaded it.
+
+        Waits in the calling thread. Raises as ``run`` does.
+        """
+        return self.put(dataclasses.replace(call, payload=None, timeout=LOAD_TIMEOUT)).result()
+
+    def put(self, call: Call) -> Future[Any]:
+        """Let a process take this call; its future."""
+        if self._pid != os.getpid():  # in a forked child: the threads and pipes are the parent's
+            self._queue, self._pid = CallQueue(), os.getpid()
+        queue = self._queue
+        with queue.lock:
+            queue.waiting.append(call)
+            keeper = self._keeper(queue)
+            if keeper is not None:
+                keeper.room = keeper.idle = False
+        if keeper is not None and keeper.thread.ident is not None:
+            keeper.link.wake()
+        elif keeper is not None:
+            keeper.thread.start()
         return call.future
 
     def close(self) -> None:
         """Kills all processes: calls that run crash, waiting ones are cancelled, later ones start anew."""
-        with self._lock:
-            processes, self._processes = self._processes, []
-            waiting, self._waiting = self._waiting, queue.SimpleQueue()
-        with contextlib.suppress(queue.Empty):
-            while (call := waiting.get_nowait()) is not None:
-                call.future.cancel()
-        for process in processes:
-            waiting.put(None)
-            process.kill()
+        queue, self._queue = self._queue, CallQueue()
+        with queue.lock:
+            queue.closed = True
+            waiting = list(queue.waiting)
+            queue.waiting.clear()
+        for call in waiting:
+            call.future.cancel()
+        for keeper in queue.keepers:
+            keeper.link.strike()
+            keeper.link.wake()
+        for keeper in queue.keepers:
+            if keeper.thread is not threading.current_thread() and keeper.thread.ident is not None:
+                keeper.thread.join(CLOSING_SECONDS)
 
-    def _finished(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._unfinished -= 1
-
-    def _serve(self, process: _Process, waiting: queue.SimpleQueue[_Call | None]) -> None:
-        """The life of one keeper thread: takes calls, one at a time, to its process."""
-        while (call := waiting.get()) is not None:
-            if not call.future.set_running_or_notify_cancel():
-                continue
-            try:
-                call.future.set_result(process.do(call))
-            except BaseException as fault:
-                call.future.set_exception(fault)
-        process.kill()
-
-
-class _Call:
-    def __init__(self, file: str, function: str, *, payload: str, timeout: float) -> None:
-        self.file = file
-        self.function = function
-        self.payload = payload
-        self.timeout = timeout
-        self.future: Future[Any] = Future()
-
-    def request(self, number: int, with_payload: bool) -> bytes:
-        head = json.dumps({"id": number, "file": self.file, "function": self.function})
-        return (f'{head[:-1]}, "payload": {self.payload}}}\n' if with_payload else f"{head}\n").encode()
+    def _keeper(self, queue: CallQueue) -> Keeper | None:
+        """The one to tell of a new call: one with nothing to do, else a new one, else one with room."""
+        for keeper in queue.keepers:
+            if keeper.idle:
+                return keeper
+        if len(queue.keepers) < self.size:
+            keeper = Keeper(queue, self.memory, self.address_space)
+            queue.keepers.append(keeper)
+            return keeper
+        return next((keeper for keeper in queue.keepers if keeper.room), None)
 
 
-class _Process:
-    """One process and its pipes; started when needed, and again after it was killed."""
-
-    def __init__(self, memory: int | None) -> None:
-        self.memory = memory
-        self.numbers = itertools.count(1)
-        self.running: subprocess.Popen[bytes] | None = None
-        self.stderr: Any = None
-        self.loaded: set[tuple[str, str]] = set()
-        self.calls = 0
-        self.buffer = b""
-
-    def do(self, call: _Call) -> Any:
-        if self.running is None or self.running.poll() is not None or self.calls >= CALLS_A_PROCESS:
-            self._start()
-        key = (call.file, call.function)
-        if key not in self.loaded:
-            self._exchange(call, LOAD_TIMEOUT, with_payload=False)
-            self.loaded.add(key)
-        self.calls += 1
-        if (
-            self.stderr.seek(0, os.SEEK_END) > STDERR_KEPT
-        ):  # the offset is shared: the process starts again at 0
-            self.stderr.seek(0)
-            self.stderr.truncate()
-        return self._exchange(call, call.timeout, with_payload=True)["result"]
-
-    def _start(self) -> None:
-        self.kill()
-        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115  (kill closes it)
-        self.running = subprocess.Popen(
-            [sys.executable, "-P", str(PROCESS), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.stderr,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert self.running.stdin is not None
-        os.set_blocking(self.running.stdin.fileno(), False)
-        self.loaded.clear()
-        self.calls, self.buffer = 0, b""
-        settings = {"memory": self.memory, "path": [entry or os.getcwd() for entry in sys.path]}
-        self._send_and_receive(json.dumps(settings).encode() + b"\n", time.monotonic() + LOAD_TIMEOUT, False)
-
-    def _exchange(self, call: _Call, timeout: float, *, with_payload: bool) -> dict[str, Any]:
-        number = next(self.numbers)
-        line = self._send_and_receive(call.request(number, with_payload), time.monotonic() + timeout, True)
-        if line is None:
-            self.kill()
-            what = f"{call.function} gave no result" if with_payload else f"{call.file} could not be loaded"
-            raise WorkerTimeoutError(f"{what} within {timeout:g} s")
-        if not line:
-            raise WorkerCrashedError(f"the process of {call.function} ended: {self._last_words()}")
-        reply = json.loads(line)
-        assert reply["id"] == number
-        if "error" in reply:
-            if reply["kind"] == "MemoryError":
-                self.kill()
-            raise WorkerFaultError(f"{call.function} raised:\n{reply['error']}", reply["kind"])
-        return reply
-
-    def _send_and_receive(self, request: bytes, deadline: float, wanted: bool) -> bytes | None:
-        """One line of reply; None when the deadline passed, empty when the process ended."""
-        process = self.running
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        rest = memoryview(request)
-        with selectors.DefaultSelector() as pipes:
-            pipes.register(process.stdin, selectors.EVENT_WRITE)
-            pipes.register(process.stdout, selectors.EVENT_READ)
-            while rest or wanted:
-                if (remaining := deadline - time.monotonic()) <= 0:
-                    return None
-                for key, _ in pipes.select(remaining):
-                    if key.fileobj is process.stdin:
-                        try:
-                            rest = rest[os.write(process.stdin.fileno(), rest) :]
-                        except OSError:
-                            return b""
-                        if not rest:
-                            pipes.unregister(process.stdin)
-                    else:
-                        piece = os.read(process.stdout.fileno(), 1 << 16)
-                        self.buffer += piece
-                        line, found, after = self.buffer.partition(b"\n")
-                        if found:
-                            self.buffer = after
-                            return line
-                        if not piece:
-                            return b""
-        return b""
-
-    def _last_words(self) -> str:
-        """How the process ended, with the end of what it wrote to standard error."""
-        process = self.running
-        if process is None:
-            return "it was closed"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=5)
-        size = self.stderr.seek(0, os.SEEK_END)
-        self.stderr.seek(max(0, size - 2000))
-        said = self.stderr.read().decode(errors="replace").strip()
-        self.kill()
-        return f"exit code {process.returncode}{': ' if said else ''}{said}"
-
-    def kill(self) -> None:
-        """Ends the process and every child it has started."""
-        process, self.running = self.running, None
-        if process is None:
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdin, process.stdout, self.stderr):
-            if pipe is not None:
-                pipe.close()
-
-
-def _located(function: str) -> tuple[str, str]:
+def located(function: str) -> tuple[str, str]:
     """(file, name) of ``module:name`` inside trimtab or ``file.py:name``. Raises ValueError."""
     place, _, name = function.rpartition(":")
     if place.endswith(".py"):
@@ -280,6 +145,12 @@ def _file_of(module: str) -> str:
 
 
 @lru_cache
+def pool_of(size: int, megabytes: int) -> WorkerPool:
+    """The one pool of this process with these limits, for functions of users and what they import."""
+    return WorkerPool(size, memory=megabytes << 20)
+
+
+@lru_cache
 def shared_pool() -> WorkerPool:
-    """The one pool of this process."""
-    return WorkerPool()
+    """The one pool of this process for trimtab's own functions."""
+    return WorkerPool(address_space=MEMORY)

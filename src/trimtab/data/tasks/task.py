@@ -45,13 +45,21 @@ class Task:
 
     ask: draws a question. demonstrate: answers it as a human would, slips and rambling included;
     the response ends in ``marker`` and the answer, if the demonstrator does not forget it.
+    grader: the built-in grader that knows a right answer: ``answer`` finds it behind ``marker``, ``code``
+    runs the program of the response, has no marker, and takes the answer as a list of tests.
     """
 
     name: str
     summary: str
-    marker: str
+    marker: str = ""
+    grader: str = "answer"
     ask: Callable[[random.Random], Question]
     demonstrate: Callable[[Question, random.Random], Demonstration]
+
+    @property
+    def grader_options(self) -> dict[str, str]:
+        """The options of ``grader`` in a recipe."""
+        return {"marker": self.marker} if self.marker else {}
 
     def rows(self, split: Split, count: int, seed: int) -> Iterator[dict[str, Any]]:
         """``count`` different rows ``{"id", "prompt", "answer"}``; the same arguments give the same rows.

@@ -10,7 +10,8 @@ The policy, said once:
   one thing alone is its own list;
 * a name is let pass (x = 5 is 5), two names must agree; an equation equals its multiples; an interval
   equals its inequality;
-* "no solution" is the empty set.
+* "no solution" is the empty set;
+* words are equal blank for blank: "Pari s" and "P a r i s" are not "Paris".
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -74,7 +75,7 @@ class Comparison:
         if isinstance(answer, Words) or isinstance(gold, Words):
             if not isinstance(answer, Words) or not isinstance(gold, Words):
                 return False
-            return answer.text.replace(" ", "") == gold.text.replace(" ", "")
+            return answer.text == gold.text
         if isinstance(answer, Reals) or isinstance(gold, Reals):
             sets = (as_reals(answer), as_reals(gold))
             return sets[0] is not None and sets[1] is not None and reals.same(sets[0], sets[1], self.work)

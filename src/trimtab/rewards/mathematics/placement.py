@@ -26,16 +26,29 @@ MARKERS = (BOX, "Answer:", "The answer is")
 """The default markers. ``Answer:`` is also ``Final Answer:`` and ``**Answer:**``; case does not count."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
+_FILLING = (
+    r"(?:be|equal(?: to)?|the|an?|my|our|final|correct|right|to|say|think|believe|that|it|is|answer|solution)"
+)
 _DENIED_BEFORE = re.compile(
-    r"(?:\bnot|n't|\bnever|\bcannot|\bneither|\bnor|\bwrong|\bincorrect|\\neq?|≠)"
-    r"(?:\s+(?:be|equal(?: to)?|the|an?|my|our|final|correct|right))*[\s:*$({\[\\]*$",
+    rf"(?:(?:\bnot|n't|\bnever|\bcannot|\bneither|\bnor|\\neq?|≠)(?:\s+{_FILLING})*[\s:*$({{\[\\]*"
+    rf"|(?:\bwrong|\bincorrect)(?:[ \t]+{_FILLING})*[ \t:*$({{\[\\]*)\Z",
     re.IGNORECASE,
+)
+"""Up to the mark. "6 is wrong" on the line before is about 6."""
+_RIGHT = (
+    r"(?:(?:an?|the|my|our|what|it|final|correct|right)\s+)*"
+    r"(?:it|right|correct|valid|true|possible|answer|solution)\b"
 )
 _DENIED_AFTER = re.compile(
-    r"^[\s$)}\]*,\\]*(?:(?:(?:which|that|this|it)\s+)?(?:is|was|would be|seems|looks)\s*"
-    r"(?:not|n't|wrong|incorrect|false)|isn't|wasn't|\(?(?:wrong|incorrect))\b",
+    r"^[\s$)}\]*,\\]*(?:"
+    r"(?:(?:which|that|this|it)\s+)?(?:is|was|would be|seems|looks)\s*"
+    rf"(?:(?:not|n't)(?:\s+{_RIGHT}|\s*(?:[.,;!?)]|$))|(?:wrong|incorrect|false)\b)"
+    r"|\(?(?:wrong|incorrect)\b"
+    r"|[.!?]?\s*(?:(?:wait|no|hmm|oops|sorry)\b[,.!]*\s*)*(?:that|this|it)(?:'s|\s+is|\s+was)\s+"
+    r"(?:wrong|incorrect|not\s+(?:right|correct))\b)",
     re.IGNORECASE,
 )
+"""From the mark on. "which is not a prime" denies nothing."""
 _HOPE = re.compile(r"[.\s]*\bI hope (?:it|this) is correct\W*$", re.IGNORECASE)
 """The end of a widely used answer format; the one sentence that may follow an answer on its line."""
 LONGEST_CONCLUSION = 1_000_000
@@ -143,7 +156,10 @@ def _marked(body: str, start: int, end: int, marker: str) -> Place:
                 if ended and inside.strip()
                 else Place(None, "an unfinished formula")
             )
-    given = _HOPE.sub("", line.partition("\n")[0]).strip()
+    given, _, after = line.partition("\n")
+    if _DENIED_AFTER.search(after[:_REACH]):
+        return Place(None, f"{marker!r} is denied")
+    given = _HOPE.sub("", given).strip()
     return Place(given or None, f"nothing after {marker!r}")
 
 

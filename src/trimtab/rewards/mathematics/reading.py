@@ -50,7 +50,7 @@ _PHRASES: dict[str, Form] = {
 def read(text: str, *, letters_as_units: bool = False, commas_separate: bool = False) -> Form:
     """The form of an answer. Raises Unreadable.
 
-    letters_as_units: ``5 m`` is five metres, not five times m. commas_separate: ``1,000`` is a list.
+    letters_as_units: ``5 m`` is five metres, not five times m. commas_separate: ``1,200`` is a list.
     """
     if len(text) > LONGEST_ANSWER:
         raise Unreadable(f"more than {LONGEST_ANSWER} characters")

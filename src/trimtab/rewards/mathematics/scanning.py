@@ -110,8 +110,8 @@ class _Scanner:
 
     def _number(self) -> None:
         grouped = _GROUPED.match(self.text, self.at)
-        joined = grouped and not ("," in grouped[0] and self.commas_separate)
-        if grouped and joined and (self.depth == 0 or re.search(r"[, ]0", grouped[0])):
+        between = self.depth == 0 and not (self.commas_separate and grouped and "," in grouped[0])
+        if grouped and (between or re.search(r"[, ]0", grouped[0])):  # no item of a list begins with 0
             rest = re.compile(r"\.\d+").match(self.text, grouped.end())
             self.at = rest.end() if rest else grouped.end()
             self._add("number", grouped[0].replace(",", "").replace(" ", "") + (rest[0] if rest else ""))

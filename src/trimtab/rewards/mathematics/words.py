@@ -82,8 +82,8 @@ def without_article(text: str) -> str:
 def phrase(spelling: str) -> str | None:
     """The known phrase that this spelling is, in its one form; None when it is none."""
     words = plain_words(spelling)
-    return None if words is None else _BY_LETTERS.get(words.replace(" ", ""))
+    return None if words is None else _BY_SPELLING.get(words)
 
 
-_BY_LETTERS = {known.replace(" ", ""): one for known, one in SAME_PHRASE.items()}
-"""Without blanks: some data sets have lost theirs."""
+_BY_SPELLING = {said: one for known, one in SAME_PHRASE.items() for said in (known, known.replace(" ", ""))}
+"""With their blanks or without all of them: some data sets have lost theirs."""

@@ -7,11 +7,24 @@
 
 from __future__ import annotations
 
-from trimtab.catalog import answers, flow, outcomes, region, tokens, update
+from dataclasses import asdict
+from typing import Any
+
+from trimtab.catalog import aliases, answers, flow, imported, outcomes, region, tokens, update
 from trimtab.catalog.spec import MetricSpec, Section
 from trimtab.errors import SettingError, nearest
 
-__all__ = ["CATALOG", "DISTRIBUTIONS", "SECTIONS", "MetricSpec", "Section", "as_markdown", "explain", "find"]
+__all__ = [
+    "CATALOG",
+    "DISTRIBUTIONS",
+    "SECTIONS",
+    "MetricSpec",
+    "Section",
+    "as_json",
+    "as_markdown",
+    "explain",
+    "find",
+]
 
 SECTIONS: tuple[Section, ...] = (
     *answers.SECTIONS,
@@ -20,6 +33,7 @@ SECTIONS: tuple[Section, ...] = (
     *tokens.SECTIONS,
     *region.SECTIONS,
     *update.SECTIONS,
+    *imported.SECTIONS,
 )
 
 CATALOG: dict[str, MetricSpec] = {spec.key: spec for section in SECTIONS for spec in section.specs}
@@ -63,12 +77,50 @@ def explain(key: str) -> str:
         ("over", spec.mask),
         ("joined by", spec.reduction),
         ("healthy", spec.healthy),
+        *(("band", str(band)) for band in spec.bands),
         ("read with", ", ".join(spec.read_with)),
         ("bins", DISTRIBUTIONS.get(spec.key, "")),
         ("source", spec.source),
+        *((_label(framework), _called(alias)) for framework, alias in _others(spec)),
     ]
     lines = [spec.key, f"  {spec.meaning}"]
     return "\n".join(lines + [f"  {name:<10} {text}" for name, text in rows if text])
+
+
+def as_json() -> dict[str, Any]:
+    """The catalogue as plain values, for tooltips: ``metrics`` by key, in the order of the page, each with
+    its section, bins where it has a histogram, and its names in TRL and verl.
+    """
+    metrics = {
+        spec.key: {
+            **{name: value for name, value in asdict(spec).items() if value not in ("", ())},
+            "section": section.title,
+            "bands": [{**band._asdict(), "text": str(band)} for band in spec.bands],
+            "aliases": {framework: asdict(alias) for framework, alias in _others(spec)},
+            **({"bins": DISTRIBUTIONS[spec.key]} if spec.key in DISTRIBUTIONS else {}),
+        }
+        for section in SECTIONS
+        for spec in section.specs
+    }
+    return {"sections": {s.title: s.about for s in SECTIONS}, "metrics": metrics}
+
+
+def _others(spec: MetricSpec) -> list[tuple[aliases.Framework, aliases.Alias]]:
+    found: list[tuple[aliases.Framework, aliases.Alias]] = []
+    for framework in aliases.ALIASES:
+        alias = aliases.named_in(framework, spec.key)
+        if alias is not None:
+            found.append((framework, alias))
+    return found
+
+
+def _label(framework: str) -> str:
+    return {"trl": "in TRL", "verl": "in verl"}[framework]
+
+
+def _called(alias: aliases.Alias) -> str:
+    scale = "" if alias.scale == 1.0 else f" (this value * {alias.scale:g})"
+    return f"{alias.key}{scale}{': ' if alias.note else ''}{alias.note}"
 
 
 def as_markdown() -> str:
@@ -100,10 +152,12 @@ def _entry(spec: MetricSpec) -> list[str]:
     lines.append(f"- over {spec.mask}; joined by {spec.reduction}")
     if spec.key in DISTRIBUTIONS:
         lines.append(f"- histogram: {DISTRIBUTIONS[spec.key]}")
+    lines += [f"- band, {band}" for band in spec.bands]
     if spec.healthy:
         lines.append(f"- healthy: {spec.healthy}")
     if spec.read_with:
         lines.append("- read with " + ", ".join(f"`{key}`" for key in spec.read_with))
     if spec.source:
         lines.append(f"- source: {spec.source}")
+    lines += [f"- {_label(framework)} {_called(alias)}" for framework, alias in _others(spec)]
     return lines

@@ -144,6 +144,16 @@ GRADES = Section(
             healthy="0",
         ),
         MetricSpec(
+            key="grades/part_std/{grader}",
+            unit="value",
+            formula="std of the grader's own unweighted value, ddof 0",
+            mask="sampled rollouts that this grader gave a value",
+            reduction="count, mean, m2",
+            meaning="How far one grader's values differ; 0 for long means that this part is dead.",
+            read_with=("grades/part/{grader}", "groups/mixed"),
+            healthy="above 0",
+        ),
+        MetricSpec(
             key="grades/part/{grader}",
             unit="value in [0, 1]",
             formula="mean of the grader's own unweighted value",
@@ -200,4 +210,33 @@ PASS = Section(
     ),
 )
 
-SECTIONS = (LENGTH, GRADES, PASS)
+LONG_ENOUGH = ROLLOUTS + ", of 8 tokens or more"
+
+REPETITION = Section(
+    "Repetition",
+    "What no reader would want: the same words again. Taken from token ids, whatever the grade.",
+    (
+        MetricSpec(
+            key="answers/repetition",
+            unit=SHARE,
+            formula="mean over answers of 1 - different 4-grams / 4-grams",
+            mask=LONG_ENOUGH,
+            reduction=JOINED,
+            meaning="Share of an answer that it has said before, counted in runs of four tokens.",
+            read_with=("answers/looping", "length/mean", "policy/entropy", "length/truncated"),
+            healthy="steady; rising with length/mean, the answers are being padded",
+        ),
+        MetricSpec(
+            key="answers/looping",
+            unit=SHARE,
+            formula="mean 1[1 - different 4-grams / 4-grams > 0.5]",
+            mask=LONG_ENOUGH,
+            reduction=JOINED,
+            meaning="Share of answers that repeat themselves for more than half of their tokens.",
+            read_with=("answers/repetition", "length/truncated"),
+            healthy="0, or near it",
+        ),
+    ),
+)
+
+SECTIONS = (LENGTH, REPETITION, GRADES, PASS)

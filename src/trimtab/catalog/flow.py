@@ -129,7 +129,7 @@ def _pool(name: str, formula: str, meaning: str, healthy: str = "", unit: str = 
         unit=unit,
         formula=formula,
         mask="the run so far, training prompts",
-        reduction="sum and count" if unit == "share" else "sum",
+        reduction="sum" if unit == "changes" else "sum and count",
         meaning=meaning,
         read_with=others(
             f"pool/{name}",
@@ -155,6 +155,18 @@ POOL = Section(
             "follows pool/drawn; far below it, selection narrows the pool",
         ),
         _pool(
+            "drawn_lately",
+            "prompts drawn in the last 20 steps / prompts",
+            "Share of the pool that was drawn lately: how much of it a passage of 20 steps sees.",
+        ),
+        _pool(
+            "trained_lately",
+            "prompts trained on in the last 20 steps / prompts",
+            "Share of the pool that was trained on lately. Falling while pool/drawn_lately holds, selection "
+            "narrows the pool.",
+            "follows pool/drawn_lately",
+        ),
+        _pool(
             "mastered",
             "prompts in the band / prompts",
             "Share of the pool that the policy answers right.",
@@ -174,6 +186,13 @@ POOL = Section(
             "mean over seen prompts of the pass rate of their last groups",
             "How easy the seen part of the pool has become.",
             "rising",
+        ),
+        _pool(
+            "pass_shift",
+            "mean pass rate of the prompts trained on in the last 20 steps - pool/pass_rate",
+            "How much easier (above 0) or harder (below 0) the prompts trained on lately are than the pool.",
+            "between -0.2 and 0.2",
+            "value in [-1, 1]",
         ),
         _pool(
             "moves_easier",

@@ -106,6 +106,18 @@ GATES = Section(
         *_gates("positive"),
         *_gates("negative"),
         token_metric(
+            "gate/effective_mass",
+            "share",
+            "sum |gate A| / sum |A|",
+            (
+                "Effective gradient mass: the share of the advantages that reaches the policy, every token "
+                "counted alike. The same batch under two algorithms compares by this."
+            ),
+            reduction="two sums",
+            read_with=("gate/mass", "clip/removed", "gate/positive", "gate/negative"),
+            healthy="0.8 to 1; about 1 - clip/removed where a hard clip cuts, so lower for GSPO",
+        ),
+        token_metric(
             "gate/mass",
             "share",
             "sum |w A gate| / sum |w A|, w the batch's weights",

@@ -5,12 +5,38 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
-PLACEHOLDERS = {"k": r"\d+", "tokens": r"\d+"}
+PLACEHOLDERS = {"k": r"\d+", "tokens": r"\d+", "source": r".+", "foreign": r".+"}
 """What stands for a placeholder of a key, where it is narrower than a word."""
 
 WORD = r"[A-Za-z0-9_.-]+"
+
+
+class Band(NamedTuple):
+    """Up to ``good`` a value is healthy, from ``bad`` on it is not, between them it is worth a look.
+
+    Where good > bad, more is better. when: the runs that it speaks of.
+    """
+
+    good: float
+    bad: float
+    when: str
+
+    def judge(self, value: float) -> Literal["healthy", "watch", "unhealthy"]:
+        """Where the value lies."""
+        sign = 1.0 if self.good < self.bad else -1.0
+        if sign * value <= sign * self.good:
+            return "healthy"
+        return "unhealthy" if sign * value >= sign * self.bad else "watch"
+
+    def __str__(self) -> str:
+        more = self.good > self.bad
+        return (
+            f"{self.when}: healthy {'>=' if more else '<='} {self.good:g}, "
+            f"unhealthy {'<=' if more else '>='} {self.bad:g}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +46,7 @@ class MetricSpec:
     unit: of the value. formula: ASCII, with the letters of ``trimtab.types``.
     mask: what it is taken over. reduction: how parts are joined. meaning: one or two sentences.
     read_with: keys that tell what this one alone cannot. healthy: what a good run shows, in words.
+    bands: the same in numbers, where numbers can be given for every run of a kind.
     source: where the definition comes from; empty where it is ours.
     """
 
@@ -31,6 +58,7 @@ class MetricSpec:
     meaning: str
     read_with: tuple[str, ...] = ()
     healthy: str = ""
+    bands: tuple[Band, ...] = ()
     source: str = ""
 
     @property
@@ -40,10 +68,16 @@ class MetricSpec:
     @property
     def pattern(self) -> re.Pattern[str]:
         """Matches the keys of this family, and the key itself where it is no family."""
-        parts = re.split(r"\{(\w+)\}", self.key)
-        names = [PLACEHOLDERS.get(name, WORD) for name in parts[1::2]]
-        fixed = [re.escape(text) for text in parts[0::2]]
-        return re.compile("".join(a + b for a, b in zip(fixed, [*names, ""], strict=True)))
+        return key_pattern(self.key)
+
+
+@lru_cache(maxsize=512)
+def key_pattern(key: str) -> re.Pattern[str]:
+    """Matches what a key with {placeholders} stands for; each is a named group of the match."""
+    parts = re.split(r"\{(\w+)\}", key)
+    names = [f"(?P<{name}>{PLACEHOLDERS.get(name, WORD)})" for name in parts[1::2]]
+    fixed = [re.escape(text) for text in parts[0::2]]
+    return re.compile("".join(a + b for a, b in zip(fixed, [*names, ""], strict=True)))
 
 
 def others(key: str, *keys: str) -> tuple[str, ...]:

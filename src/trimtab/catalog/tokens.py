@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from trimtab.catalog.spec import MetricSpec, Section, others
+from dataclasses import replace
+
+from trimtab.catalog.spec import Band, MetricSpec, Section, others
 
 TRAINED = "trained tokens, over all updates of the step"
 JOINED = "sum and count"
@@ -137,18 +139,37 @@ KL = Section(
 )
 
 
+EXACT = "sampler and trainer in float32"
+ROUNDED = "a sampler in bfloat16 or another engine"
+
+
 def _mismatch(
-    name: str, unit: str, formula: str, meaning: str, healthy: str, reduction: str = JOINED
+    name: str,
+    unit: str,
+    formula: str,
+    meaning: str,
+    *,
+    exact: tuple[float, float] | None = None,
+    rounded: tuple[float, float] | None = None,
+    healthy: str = "",
+    reduction: str = JOINED,
+    source: str = "",
 ) -> MetricSpec:
-    return token_metric(
-        f"mismatch/{name}",
-        unit,
-        formula,
-        meaning,
-        mask="trained tokens sampled by the very weights that annotate them",
-        reduction=reduction,
-        healthy=healthy,
-        read_with=others(f"mismatch/{name}", "ratio/token", "staleness/max"),
+    pairs = ((exact, EXACT), (rounded, ROUNDED))
+    bands = tuple(Band(*pair, when) for pair, when in pairs if pair is not None)
+    return replace(
+        token_metric(
+            f"mismatch/{name}",
+            unit,
+            formula,
+            meaning,
+            mask="trained tokens sampled by the very weights that annotate them",
+            reduction=reduction,
+            healthy=healthy,
+            read_with=others(f"mismatch/{name}", "mismatch/k3", "ratio/token", "staleness/max"),
+        ),
+        bands=bands,
+        source=source,
     )
 
 
@@ -158,43 +179,97 @@ MISMATCH = Section(
     "Carried groups, which older weights sampled, are left out.",
     (
         _mismatch(
-            "probability", "probability", "mean |p_trainer - p_sampler|", "Mean difference.", "below 1e-3"
+            "probability",
+            "probability",
+            "mean |p_trainer - p_sampler|",
+            "Mean difference of the probabilities of what was sampled.",
+            exact=(1e-5, 1e-3),
+            rounded=(5e-3, 1e-2),
+            source="the second band: verl's FAQ on training/rollout_probs_diff_mean",
         ),
         _mismatch(
             "probability_max",
             "probability",
             "max |p_trainer - p_sampler|",
-            "Largest one.",
-            "below 0.1",
-            "maximum",
+            "Largest difference of two probabilities.",
+            exact=(1e-3, 1e-1),
+            reduction="maximum",
         ),
         _mismatch(
-            "logprob", "nats", "mean |trainer - sampler|", "Mean difference of logs.", "below 1e-4 in float32"
+            "logprob",
+            "nats",
+            "mean |trainer - sampler|",
+            "Mean difference of logs.",
+            exact=(1e-4, 1e-2),
+            rounded=(2e-2, 1e-1),
         ),
         _mismatch(
             "logprob_max",
             "nats",
             "max |trainer - sampler|",
-            "Largest one.",
-            "below 1e-2 in float32",
-            "maximum",
+            "Largest difference of two log-probabilities.",
+            exact=(1e-2, 1e-1),
+            reduction="maximum",
+        ),
+        _mismatch(
+            "k1",
+            "nats a token",
+            "mean (sampler - trainer)",
+            "KL(sampler || trainer) as it stands; may be negative in a sample. Far above 0, the trainer "
+            "finds the sampler's answers unlikely: another temperature, a filter, or re-tokenised text.",
+            healthy="near 0, of either sign; read its size by mismatch/k3",
         ),
         _mismatch(
             "k3",
             "nats a token",
             "mean (q - 1 - log q), q = trainer/sampler",
             "KL(sampler || trainer), never negative.",
-            "below 1e-3",
+            exact=(1e-6, 1e-3),
+            rounded=(1e-3, 1e-2),
         ),
         _mismatch(
             "ess",
             "share",
             "(sum q)^2 / (n sum q^2), q = trainer/sampler",
             "Effective share of tokens if the sampler's were reweighted to the trainer's policy.",
-            "above 0.99",
-            "three sums",
+            exact=(0.999, 0.99),
+            rounded=(0.99, 0.9),
+            reduction="three sums",
         ),
     ),
 )
 
-SECTIONS = (SIGNALS, KL, MISMATCH)
+
+def _routing(name: str, formula: str, meaning: str, healthy: str) -> MetricSpec:
+    return token_metric(
+        f"routing/{name}",
+        "share",
+        formula,
+        meaning,
+        mask=TRAINED + ", of evenly spread answers up to one micro-batch a step; mixtures of experts only",
+        read_with=others(f"routing/{name}", "routing/agreement", "ratio/token_std", "ratio/sequence_std"),
+        healthy=healthy,
+    )
+
+
+ROUTING = Section(
+    "Routing",
+    "A mixture of experts may send a token to other experts after an update: its ratio then jumps, although "
+    "the policy hardly moved. This is why sequence ratios suit such models (GSPO, arXiv 2507.18071).",
+    (
+        _routing(
+            "agreement",
+            "mean over tokens and layers of |old experts and new experts| / experts a token",
+            "How many of the experts that the old policy chose for a token the updated policy chooses again.",
+            "1 at the first update of a step; above 0.9 after",
+        ),
+        _routing(
+            "tokens_changed",
+            "mean 1[some layer's experts differ]",
+            "Share of tokens for which at least one expert of one layer has changed.",
+            "0 at the first update of a step; grows with the number of layers",
+        ),
+    ),
+)
+
+SECTIONS = (SIGNALS, KL, ROUTING, MISMATCH)

@@ -179,7 +179,10 @@ COST = Section(
             formula="wall-clock",
             mask="one stage of the step",
             reduction="sum",
-            meaning="Duration of a stage: sample, grade, annotate, advantages, update, sync, probe, record.",
+            meaning=(
+                "Duration of a stage: sample, grade, annotate, advantages, update, sync, probe, record. "
+                "Grading overlaps sampling: grade is its work here and the wait after the last answer."
+            ),
             read_with=("seconds/step", "tokens_per_second/{stage}"),
         ),
         MetricSpec(
@@ -275,6 +278,13 @@ EVALUATION = Section(
         ),
         _evaluation("maj@{k}_low", "share", "lower end of the interval", "Lower end of maj@k's interval."),
         _evaluation("maj@{k}_high", "share", "upper end of the interval", "Upper end of maj@k's interval."),
+        _evaluation(
+            "train_gap",
+            "share",
+            "pass/at_1 over the steps since the evaluation before - evaluation/pass@1",
+            "How much better the policy does on the prompts of training than on held-out ones. Compare it "
+            "with its first value: prompts may differ in difficulty, samplers in temperature.",
+        ),
         _evaluation("mean_length", "tokens", "mean |y|", "Mean length of the held-out answers."),
         _evaluation("truncated", "share", "mean 1[finish != stop]", "Share of held-out answers cut off."),
         _evaluation(

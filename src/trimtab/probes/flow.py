@@ -68,11 +68,15 @@ def pool_metrics(
     bands: Mapping[Any, int],
     moves: Mapping[tuple[Any, Any], int],
     pass_rate: float | None,
+    drawn_lately: int,
+    trained_lately: int,
+    trained_pass_rate: float | None,
 ) -> Metrics:
     """Coverage of the pool so far.
 
     prompts: training prompts; drawn, trained: how many of them at least once; bands: prompts that are
-    hopeless, learning, mastered; moves: (from, to) -> changes of band; pass_rate: mean over seen prompts.
+    hopeless, learning, mastered; moves: (from, to) -> changes of band; pass_rate: mean over seen prompts;
+    drawn_lately, trained_lately: how many of them lately; trained_pass_rate: mean over the latter.
     """
     easier, harder = 0, 0
     for (before, after), count in moves.items():
@@ -83,11 +87,17 @@ def pool_metrics(
     metrics: Metrics = {
         "pool/drawn": Mean(float(drawn), size),
         "pool/trained": Mean(float(trained), size),
+        "pool/drawn_lately": Mean(float(drawn_lately), size),
+        "pool/trained_lately": Mean(float(trained_lately), size),
         **{f"pool/{band}": Mean(float(n), size) for band, n in bands.items() if str(band) in EASE},
         "pool/moves_easier": Sum(float(easier)),
         "pool/moves_harder": Sum(float(harder)),
     }
-    return metrics | ({} if pass_rate is None else {"pool/pass_rate": Mean.of(pass_rate)})
+    if pass_rate is not None:
+        metrics["pool/pass_rate"] = Mean.of(pass_rate)
+        if trained_pass_rate is not None:
+            metrics["pool/pass_shift"] = Mean.of(trained_pass_rate - pass_rate)
+    return metrics
 
 
 def _lengths(groups: Sequence[ScoredGroup]) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab.metrics import Bins, Correlation, Histogram, Max, Mean, Metrics, Min, Quantile, Std
+from trimtab.probes.repetition import repetition_metrics
 from trimtab.types import UNIFORM_TOLERANCE, Finish, GradeState, Rollout, ScoredGroup
 
 MOST_LENGTH_BINS = 256
@@ -32,6 +33,7 @@ def group_metrics(
         **_grade_metrics(groups, answers),
         **_outcome_metrics(groups, answers),
         **_kind_metrics(groups),
+        **repetition_metrics([rollout.token_ids for scored in groups for rollout in scored.group.rollouts]),
     }
 
 
@@ -96,7 +98,10 @@ def _grade_metrics(groups: Sequence[ScoredGroup], answers: _Answers) -> Metrics:
         for grade in scored.grades:
             for grader, value in grade.parts.items():
                 parts.setdefault(grader, []).append(value)
-    return metrics | {f"grades/part/{grader}": Mean.of(values) for grader, values in parts.items()}
+    for grader, values in parts.items():
+        metrics[f"grades/part/{grader}"] = Mean.of(values)
+        metrics[f"grades/part_std/{grader}"] = Std.of(values)
+    return metrics
 
 
 def _outcome_metrics(groups: Sequence[ScoredGroup], answers: _Answers) -> Metrics:

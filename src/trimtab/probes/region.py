@@ -27,7 +27,7 @@ def ratio_metrics(tokens: TrainedTokens) -> Metrics:
 
 
 def gate_metrics(tokens: TrainedTokens) -> Metrics:
-    """``gate/*`` by the sign of the advantage, and ``gate/mass`` where the batch has its weights."""
+    """``gate/*`` by the sign of the advantage; ``gate/mass`` only where the batch has its weights."""
     if tokens.gate_N is None or tokens.advantage_N is None:
         return {}
     metrics: Metrics = {}
@@ -38,9 +38,11 @@ def gate_metrics(tokens: TrainedTokens) -> Metrics:
         metrics[f"gate/{sign}_p5"] = Quantile(histogram, 0.05)
         metrics[f"gate/{sign}_p50"] = Quantile(histogram, 0.5)
         metrics[f"gate/{sign}_below_half"] = Mean.of(gates < 0.5)
+    sizes_N = np.abs(tokens.gate_N)
+    metrics["gate/effective_mass"] = Mean.of(sizes_N, weights=np.abs(tokens.advantage_N))
     if tokens.weight_N is not None:
         pull_N = np.abs(tokens.weight_N * tokens.advantage_N)
-        metrics["gate/mass"] = Mean.of(np.abs(tokens.gate_N), weights=pull_N)
+        metrics["gate/mass"] = Mean.of(sizes_N, weights=pull_N)
     return metrics
 
 

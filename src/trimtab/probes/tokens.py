@@ -44,6 +44,7 @@ class TrainedTokens:
     value_N: Column | None
     return_N: Column | None
     value_clipped_N: Column | None
+    routing_N: Column | None
 
     @classmethod
     def of(cls, batch: Batch, trace: Trace | None = None) -> TrainedTokens:
@@ -76,6 +77,7 @@ class TrainedTokens:
             value_N=_pick(columns.get("values_T"), seen_T),
             return_N=_pick(columns.get("returns_T"), seen_T),
             value_clipped_N=_pick(trace.value_clipped_T, seen_T),
+            routing_N=_pick(trace.routing_T, seen_T),
         )
 
     def sequence_means(self, x_N: Column) -> Column:

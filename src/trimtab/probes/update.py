@@ -46,6 +46,7 @@ def update_metrics(batch: Batch, report: StepReport) -> Metrics:
         **clip_metrics(tokens),
         **kl_metrics(tokens),
         **value_metrics(tokens),
+        **routing_metrics(tokens),
         **loss_metrics(report),
         **optimizer_metrics(report),
     }
@@ -91,6 +92,14 @@ def value_metrics(tokens: TrainedTokens) -> Metrics:
     if tokens.value_clipped_N is not None:
         metrics["value/clipped"] = Mean.of(tokens.value_clipped_N)
     return metrics
+
+
+def routing_metrics(tokens: TrainedTokens) -> Metrics:
+    """``routing/*`` of a mixture of experts, over the tokens whose old experts are known (not NaN)."""
+    if tokens.routing_N is None:
+        return {}
+    shares = tokens.routing_N[~np.isnan(tokens.routing_N)]
+    return {"routing/agreement": Mean.of(shares), "routing/tokens_changed": Mean.of(shares < 1.0)}
 
 
 def loss_metrics(report: StepReport) -> Metrics:
@@ -144,6 +153,7 @@ def mismatch_metrics(batch: Batch, version: int | None = None) -> Metrics:
         "mismatch/probability_max": Max.of(gaps),
         "mismatch/logprob": Mean.of(np.abs(log_ratio)),
         "mismatch/logprob_max": Max.of(np.abs(log_ratio)),
+        "mismatch/k1": Mean.of(-log_ratio),
         "mismatch/k3": Mean.of(k3(log_ratio)),
         "mismatch/ess": EffectiveShare.of(weights),
     }

@@ -14,12 +14,15 @@ class Event(StrEnum):
     CHECKED = "checked"
     EVALUATED = "evaluated"
     UPDATE_SKIPPED = "update_skipped"
+    NOT_FINITE = "not_finite"
     STEP_EMPTY = "step_empty"
     GROUP_DROPPED = "group_dropped"
     GROUPS_WAITING = "groups_waiting"
     GRADER_FAILED = "grader_failed"
     SYNCED = "synced"
+    FOUND = "found"
     SAVED = "saved"
+    HEALTHY = "healthy"
     DELETED = "deleted"
     WARNED = "warned"
     FINISHED = "finished"
@@ -32,12 +35,15 @@ FIELDS: dict[Event, str] = {
     Event.CHECKED: "`check`, `passed`, `value`, `limit`: a self-check of sampler and trainer",
     Event.EVALUATED: "`label` (start, final, step N) and the evaluation's numbers, as in summary.json",
     Event.UPDATE_SKIPPED: "`update` (number in the run), `reason`",
+    Event.NOT_FINITE: "`update`, `tensor`, `rollouts`, `kept`: folder in `nonfinite/`; the run stops",
     Event.STEP_EMPTY: "`reason`: no group to train on",
     Event.GROUP_DROPPED: "`group`, `reason`",
     Event.GROUPS_WAITING: "`groups`: kept, and not needed by any step until the run's end; in the checkpoint",
     Event.GRADER_FAILED: "`rollout`, `state`, `detail`: an answer without a grade",
     Event.SYNCED: "`version`: the engine samples from these weights now",
+    Event.FOUND: "`rule`, `severity`, `title`: the doctor, during the run; findings.jsonl has the rest",
     Event.SAVED: "`checkpoint`",
+    Event.HEALTHY: "`checkpoint`: nothing grave was found before it; it is kept until the next such one",
     Event.DELETED: "`checkpoint`",
     Event.WARNED: "`message`",
     Event.FINISHED: "nothing more; summary.json is there",

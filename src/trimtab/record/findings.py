@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
+
+from trimtab.record.jsonl import JsonlWriter
 
 
 class Outcome(StrEnum):
@@ -87,11 +92,22 @@ class Finding:
     missing: tuple[str, ...] = ()
 
 
+def finding_to_dict(finding: Finding) -> dict[str, Any]:
+    """Its fields as JSON can hold them; absent ones are left out, inside its parts too."""
+    return {key: _plain(value) for key, value in dataclasses.asdict(finding).items() if _is_there(value)}
+
+
 def finding_to_json(finding: Finding) -> str:
     """One line, without its newline; absent fields are left out."""
-    return json.dumps(
-        {key: value for key, value in dataclasses.asdict(finding).items() if value not in (None, (), "")}
-    )
+    return json.dumps(finding_to_dict(finding))
+
+
+def append_findings(path: Path, findings: Iterable[Finding]) -> None:
+    """Add lines to a findings.jsonl that nobody else is writing."""
+    writer = JsonlWriter(path)
+    for finding in findings:
+        writer.write({"time": round(time.time(), 3), **finding_to_dict(finding)})
+    writer.close()
 
 
 def finding_from_json(fields: Mapping[str, Any]) -> Finding:
@@ -105,6 +121,21 @@ def finding_from_json(fields: Mapping[str, Any]) -> Finding:
     given["causes"] = tuple(Cause(**item) for item in given.get("causes", ()))
     given["missing"] = tuple(given.get("missing", ()))
     return Finding(**given)
+
+
+def _is_there(value: object) -> bool:
+    return value not in (None, (), "")
+
+
+def _plain(value: Any) -> Any:
+    """Evidence whose number is not finite keeps its text; JSON has no word for the number."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items() if _is_there(inner) and _finite(inner)}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _pairs(item: Mapping[str, Any], name: str) -> dict[str, Any]:

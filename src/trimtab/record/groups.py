@@ -40,7 +40,7 @@ def save_groups(folder: Path, groups: Sequence[ScoredGroup]) -> None:
     arrays: Arrays = {}
     stored = [_pack_group(scored, f"{place}", arrays) for place, scored in enumerate(groups)]
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"version": VERSION, "groups": stored}, ensure_ascii=False, allow_nan=False)
+    text = json.dumps({"version": VERSION, "groups": stored}, allow_nan=False)
     (folder / "groups.json").write_text(text, encoding="utf-8")
     with (folder / "arrays.npz").open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)

@@ -61,8 +61,29 @@ class History:
         if missing:
             self._missing[step] = dict(missing)
 
+    def extend(
+        self,
+        steps: NDArray[np.int64],
+        times: NDArray[np.float64],
+        columns: Mapping[str, tuple[NDArray[np.int64], NDArray[np.float64]]],
+        missing: Mapping[int, dict[str, str]],
+    ) -> None:
+        """Many steps at once, ascending and all behind the last one; each key with the steps that have it."""
+        for column, own_steps, values in (
+            (self._time, steps, times),
+            *((self._columns.setdefault(key, _Column()), *held) for key, held in columns.items()),
+        ):
+            column.steps.frombytes(np.ascontiguousarray(own_steps, dtype=np.int64).tobytes())
+            column.values.frombytes(np.ascontiguousarray(values, dtype=np.float64).tobytes())
+        self._missing |= missing
+
     def __len__(self) -> int:
         return len(self._time.steps)
+
+    @property
+    def size(self) -> int:
+        """Values in memory, over all keys."""
+        return sum(len(column.steps) for column in self._columns.values())
 
     @property
     def last_step(self) -> int | None:

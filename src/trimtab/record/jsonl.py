@@ -36,8 +36,12 @@ def plain(value: object) -> Any:
 
 
 def line(fields: Mapping[str, Any]) -> bytes:
-    """One line with its newline. Strict JSON: a NaN raises ValueError instead of being written."""
-    return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    """One line with its newline. Strict JSON: a NaN raises ValueError instead of being written.
+
+    Half a surrogate pair, which UTF-8 does not know, becomes a question mark.
+    """
+    text = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 class JsonlWriter:
@@ -75,6 +79,14 @@ class Line(NamedTuple):
     offset: int
     text: bytes
 
+    @property
+    def lines(self) -> Iterator[Line]:
+        """Of a block of lines each one."""
+        offset = self.offset
+        for text in self.text.split(b"\n")[:-1]:
+            yield Line(offset, text)
+            offset += len(text) + 1
+
 
 class JsonlTail:
     """Reads the complete lines that were added since the last time; never past a torn one.
@@ -101,6 +113,27 @@ class JsonlTail:
                 start = self.offset
                 self.offset += len(text)
                 yield Line(start, text[:-1])
+
+    def waiting(self) -> int:
+        """Bytes added since the last read."""
+        return self.path.stat().st_size - self.offset if self.path.exists() else 0
+
+    def blocks(self, size: int) -> Iterator[Line]:
+        """New lines as ``read`` has them, about ``size`` bytes of them at once, each with its newline."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            while True:
+                file.seek(self.offset)
+                text = file.read(size)
+                text += b"" if text.endswith(b"\n") else file.readline()
+                whole = text[: text.rfind(b"\n") + 1]
+                self.torn = len(text) - len(whole)
+                if not whole:
+                    return
+                start = self.offset
+                self.offset += len(whole)
+                yield Line(start, whole)
 
     def at(self, offset: int) -> bytes:
         """The line that starts at ``offset``."""

@@ -64,6 +64,10 @@ class RunFolder:
         return self.path / "evaluations"
 
     @property
+    def nonfinite(self) -> Path:
+        return self.path / "nonfinite"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -84,7 +88,7 @@ class RunFolder:
 
     def clean(self) -> None:
         """Remove what a killed writer left unfinished."""
-        for folder in (self.path, self.rollouts, self.checkpoints):
+        for folder in (self.path, self.rollouts, self.checkpoints, self.nonfinite):
             for leftover in folder.glob(f".*{PART}"):
                 if leftover.is_dir():
                     shutil.rmtree(leftover)

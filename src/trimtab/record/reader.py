@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trimtab.errors import DataError
 from trimtab.metrics import Histogram
+from trimtab.record import bulk
 from trimtab.record.events import BEGINS, ENDS, Event
+from trimtab.record.findings import Finding, finding_from_json
 from trimtab.record.history import History
-from trimtab.record.jsonl import JsonlTail
+from trimtab.record.jsonl import JsonlTail, Line
 from trimtab.record.layout import SCHEMA_VERSION, RunFolder
 from trimtab.record.lock import is_held, read_holder
 from trimtab.record.summary import evaluation_values
@@ -83,17 +86,14 @@ class RunReader:
 
     def refresh(self) -> int:
         """Read on; the number of new metrics and event lines. After a resume run.json is read again."""
-        new = 0
-        for fields in self._objects(self._metrics, ("step", "time", "metrics")):
-            self.history.append(fields["step"], fields["time"], fields["metrics"], fields.get("missing"))
-            new += 1
+        new = self._read_metrics()
         for fields in self._objects(self._events, ("time", "event")):
             self.events.append(fields)
             new += 1
             if fields["event"] == Event.RESUMED:
                 self.run = self._description()
-            elif fields["event"] == Event.EVALUATED and fields.get("step") is not None:
-                self.evaluations.append(fields["step"], fields["time"], evaluation_values(fields))
+            elif fields["event"] == Event.EVALUATED and _fits("step", fields.get("step")):
+                self._evaluated(fields)
         return new
 
     @property
@@ -114,6 +114,18 @@ class RunReader:
             return {}
         stored = json.loads(self._distributions.at(self._places[step]))["distributions"]
         return {key: Histogram.from_json(fields) for key, fields in stored.items()}
+
+    def findings(self) -> list[Finding]:
+        """The lines of findings.jsonl that count, oldest first: a resume voids those of the steps that it
+        does anew. A rule speaks again when what it says has changed; its last line is what holds.
+        """
+        again = [(e["time"], e["step"]) for e in self.events if e["event"] == Event.RESUMED]
+        found: list[Finding] = []
+        for fields in self._objects(JsonlTail(self.folder.findings), ("time", "rule", "outcome", "step")):
+            void = any(fields["time"] <= when and fields["step"] >= (step or 0) for when, step in again)
+            if not void:
+                found.append(finding_from_json(fields))
+        return found
 
     def rollout_steps(self) -> list[int]:
         """Steps that have a rollouts file, ascending."""
@@ -140,28 +152,59 @@ class RunReader:
         """Running means: a living process on this machine holds the directory's lock. A lock of another
         machine cannot be tested from here; such a run is ``unknown`` until it says itself that it ended.
         """
-        quiet = self._quiet_seconds()
         last = next((e for e in reversed(self.events) if e["event"] in ENDS | BEGINS), None)
-        if is_held(self.folder.lock):
-            return Status(State.RUNNING, "its process is alive", quiet)
-        if last is not None and last["event"] in ENDS:
-            return Status(State(last["event"]), str(last.get("reason", "it reached its last step")), quiet)
-        holder = read_holder(self.folder.lock)
-        if holder is not None and holder.machine != socket.gethostname():
-            detail = f"process {holder.process} on {holder.machine} wrote last, {quiet:.0f} s ago"
-            return Status(State.UNKNOWN, detail, quiet)
-        return Status(State.KILLED, "its process is gone and said nothing", quiet)
+        return status_of(self.folder, last)
+
+    def _read_metrics(self) -> int:
+        if self._metrics.waiting() < bulk.WORTH:
+            return self._append(self._metrics.read())
+        before = len(self.history)
+        for block in self._metrics.blocks(bulk.BLOCK):
+            if not bulk.append_block(self.history, block.text):
+                self._append(block.lines)
+        return len(self.history) - before
+
+    def _evaluated(self, fields: dict[str, Any]) -> None:
+        try:
+            values = evaluation_values(fields)
+        except (TypeError, ValueError):  # no run of ours: the event stays one without curves
+            return
+        told = {key: value for key, value in values.items() if math.isfinite(value)}
+        self.evaluations.append(fields["step"], fields["time"], told)
+
+    def _append(self, lines: Iterable[Line]) -> int:
+        new = 0
+        name = self._metrics.path.name  # values are looked at below, all at once: that is faster
+        for fields in self._parsed(lines, name, ("step", "time", "metrics"), json.loads):
+            values, missing = fields["metrics"], fields.get("missing")
+            if not _finite(values):  # no run of ours wrote this line
+                values = {key: value for key, value in values.items() if _finite({key: value})}
+                missing = {key: "no finite number" for key in fields["metrics"] if key not in values}
+            self.history.append(fields["step"], fields["time"], values, missing)
+            new += 1
+        return new
 
     def _objects(self, tail: JsonlTail, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-        for offset, text in tail.read():
+        return self._parsed(tail.read(), tail.path.name, fields)
+
+    def _parsed(
+        self,
+        lines: Iterable[Line],
+        file: str,
+        fields: tuple[str, ...],
+        decode: Callable[[bytes], Any] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        for offset, text in lines:
             try:
-                found = json.loads(text)
-            except ValueError as error:
-                self.damage.append(Damage(tail.path.name, offset, str(error)))
+                found = (decode or _decode)(text)
+            except (ValueError, RecursionError) as error:
+                self.damage.append(Damage(file, offset, str(error)))
                 continue
-            lacking = [name for name in fields if not isinstance(found, dict) or name not in found]
-            if lacking:
-                self.damage.append(Damage(tail.path.name, offset, f"no {', '.join(lacking)}"))
+            wrong = [
+                name for name in fields if not isinstance(found, dict) or not _fits(name, found.get(name))
+            ]
+            if wrong:
+                self.damage.append(Damage(file, offset, f"no {', '.join(wrong)}"))
             else:
                 yield found
 
@@ -180,6 +223,8 @@ class RunReader:
         if not self.folder.run.exists():
             raise DataError(f"{self.folder.path} is not a run directory: it has no run.json")
         found = _json(self.folder.run)
+        if not isinstance(found, dict) or not isinstance(found.get("schema", 0), int):
+            raise DataError(f"{self.folder.run} does not describe a run; it was not written by trimtab")
         if found.get("schema", 0) > SCHEMA_VERSION:
             raise DataError(
                 f"{self.folder.path} was written with schema {found['schema']}, this trimtab reads up to "
@@ -187,16 +232,56 @@ class RunReader:
             )
         return found
 
-    def _quiet_seconds(self) -> float:
-        files = (self.folder.metrics, self.folder.events, self.folder.distributions, self.folder.run)
-        written = [path.stat().st_mtime for path in files if path.exists()]
-        return max(0.0, time.time() - max(written, default=0.0))
+
+def status_of(folder: RunFolder, last: Mapping[str, Any] | None) -> Status:
+    """``RunReader.status`` from the run's last event that begins or ends it, without reading the rest."""
+    files = (folder.metrics, folder.events, folder.distributions, folder.run)
+    written = [path.stat().st_mtime for path in files if path.exists()]
+    quiet = max(0.0, time.time() - max(written, default=0.0))
+    if is_held(folder.lock):
+        return Status(State.RUNNING, "its process is alive", quiet)
+    if last is not None and last["event"] in ENDS:
+        return Status(State(last["event"]), str(last.get("reason", "it reached its last step")), quiet)
+    holder = read_holder(folder.lock)
+    if holder is not None and holder.machine != socket.gethostname():
+        detail = f"process {holder.process} on {holder.machine} wrote last, {quiet:.0f} s ago"
+        return Status(State.UNKNOWN, detail, quiet)
+    return Status(State.KILLED, "its process is gone and said nothing", quiet)
+
+
+KINDS: dict[str, tuple[type, ...]] = {"step": (int,), "time": (int, float), "metrics": (dict,)}
+"""Types of the fields on which everything rests; where ``step`` may be null it is not asked for."""
+
+
+def _fits(name: str, value: Any) -> bool:
+    fits = isinstance(value, KINDS.get(name, (str,))) and not isinstance(value, bool)
+    return fits and (not isinstance(value, int | float) or abs(value) < 1 << 53)
+
+
+def _finite(values: Mapping[str, Any]) -> bool:
+    try:
+        return math.isfinite(sum(values.values()))
+    except (TypeError, OverflowError):
+        return False
+
+
+def _number(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+DECODER = json.JSONDecoder(parse_constant=str, parse_float=_number)
+
+
+def _decode(text: bytes) -> Any:
+    """A value of which everything is JSON again: NaN and what is beyond a float stay as text."""
+    return DECODER.decode(text.decode("utf-8"))
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return _decode(path.read_bytes())
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is not valid JSON ({error}); it was not written by trimtab, or edited"
         ) from None

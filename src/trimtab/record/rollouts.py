@@ -74,11 +74,19 @@ def _table(
     uses = _last_uses(updates)
     used = [uses.get(row.rollout.key) if row.entry.kept else None for row in rows]
     columns = _row_columns(step, rows, flags) | _use_columns(used, updates)
-    arrays = {c.name: pa.array(columns[c.name], type=c.type) for c in ROW_COLUMNS}
+    arrays = {c.name: _array(columns[c.name], c.type) for c in ROW_COLUMNS}
     with_tokens = [row.entry.scored.group.key in detailed for row in rows]
     prompts = [row.entry.scored.group.prompt.token_ids for row in rows]
     lists = TokenLists([row.rollout for row in rows], prompts, with_tokens, used, updates)
     return pa.table(arrays | lists.arrays(), schema=SCHEMA)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """A column. Half a surrogate pair, as a grader's words may hold one, becomes a question mark."""
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:
+        return pa.array([text and text.encode("utf-8", "replace").decode() for text in values], type=kind)
 
 
 def _last_uses(updates: Sequence[UpdateEntry]) -> dict[str, Use]:

@@ -46,7 +46,10 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RolloutRow:
-    """One recorded rollout; the fields are the columns of ``schema.ROW_COLUMNS``."""
+    """One recorded rollout; the fields are the columns of ``schema.ROW_COLUMNS``.
+
+    ``finish``, ``seed`` and ``grade`` are None, ``versions`` empty, only where an import does not know them.
+    """
 
     step: int
     group: str
@@ -61,11 +64,11 @@ class RolloutRow:
     prompt: str
     answer: Any
     text: str
-    finish: Finish
+    finish: Finish | None
     length: int
-    seed: int
+    seed: int | None
     versions: tuple[VersionSpan, ...]
-    grade: GradeState
+    grade: GradeState | None
     value: float | None
     parts: Mapping[str, float]
     detail: str
@@ -90,17 +93,20 @@ def read_rollouts(path: Path) -> list[RolloutRow]:
         raise DataError(f"there is no {path}: this step's rollouts were not recorded") from None
     except pa.ArrowInvalid as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from None
-    plain_rows = table.select([column.name for column in ROW_COLUMNS]).to_pylist()
-    tokens = _token_rows(table)
-    return [RolloutRow(**_typed(row), tokens=own) for row, own in zip(plain_rows, tokens, strict=True)]
+    try:
+        plain_rows = table.select([column.name for column in ROW_COLUMNS]).to_pylist()
+        tokens = _token_rows(table)
+        return [RolloutRow(**_typed(row), tokens=own) for row, own in zip(plain_rows, tokens, strict=True)]
+    except (ValueError, TypeError, KeyError) as error:  # no run of ours: a column or a word is another
+        raise DataError(f"{path} does not hold rollouts as trimtab writes them: {error}") from None
 
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:
     return row | {
-        "answer": json.loads(row["answer"]),
-        "finish": Finish(row["finish"]),
-        "versions": tuple(VersionSpan(**span) for span in row["versions"]),
-        "grade": GradeState(row["grade"]),
+        "answer": None if row["answer"] is None else json.loads(row["answer"]),
+        "finish": None if row["finish"] is None else Finish(row["finish"]),
+        "versions": tuple(VersionSpan(**span) for span in row["versions"] or ()),
+        "grade": None if row["grade"] is None else GradeState(row["grade"]),
         "parts": dict(row["parts"]),
     }
 

@@ -32,12 +32,20 @@ ROW_COLUMNS = (
     ColumnSpec("prompt", pa.string(), "the prompt as rendered"),
     ColumnSpec("answer", pa.string(), "the gold answer, as JSON"),
     ColumnSpec("text", pa.string(), "the answer's text, derived from its tokens"),
-    ColumnSpec("finish", pa.string(), "how sampling ended: stop, length, abort"),
-    ColumnSpec("length", pa.int32(), "response tokens, the end token included"),
-    ColumnSpec("seed", pa.int64(), "the rollout's own seed"),
-    ColumnSpec("versions", pa.list_(SPAN), "policy versions that sampled it, by token span"),
     ColumnSpec(
-        "grade", pa.string(), "grade state: right, wrong, partial, not_gradable, timeout, grader_failed"
+        "finish", pa.string(), "how sampling ended: stop, length, abort; null where an import does not know"
+    ),
+    ColumnSpec(
+        "length", pa.int32(), "response tokens, the end token included; an estimate in an imported run"
+    ),
+    ColumnSpec("seed", pa.int64(), "the rollout's own seed; null in an imported run"),
+    ColumnSpec(
+        "versions", pa.list_(SPAN), "policy versions that sampled it, by token span; null in an imported run"
+    ),
+    ColumnSpec(
+        "grade",
+        pa.string(),
+        "grade state: right, wrong, partial, not_gradable, timeout, grader_failed; null: a reward alone",
     ),
     ColumnSpec("value", pa.float64(), "grade in [0, 1]; null where not graded"),
     ColumnSpec("parts", pa.map_(pa.string(), pa.float64()), "each grader's own value"),

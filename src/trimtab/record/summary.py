@@ -50,7 +50,7 @@ class Summary:
         )
 
 
-EVALUATION_PARTS = ("mean_length", "truncated")
+EVALUATION_PARTS = ("mean_length", "truncated", "train_gap")
 
 
 def evaluation_values(evaluation: Mapping[str, Any]) -> dict[str, float]:

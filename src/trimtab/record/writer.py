@@ -17,6 +17,7 @@ from trimtab.metrics import Metric, histograms, read
 from trimtab.record import machine
 from trimtab.record.config import RecordConfig
 from trimtab.record.events import Event
+from trimtab.record.findings import Finding, finding_to_dict
 from trimtab.record.jsonl import JsonlWriter, plain
 from trimtab.record.layout import SCHEMA_VERSION, RunFolder, write_aside
 from trimtab.record.lock import RunLock
@@ -45,6 +46,7 @@ class RunRecord:
         self._metrics = JsonlWriter(folder.metrics)
         self._distributions = JsonlWriter(folder.distributions)
         self._events = JsonlWriter(folder.events)
+        self._findings: JsonlWriter | None = None
         self._ended = False
 
     @classmethod
@@ -142,6 +144,13 @@ class RunRecord:
                 self.folder.rollouts_of(step), step, groups, tuple(updates), flags or {}, self.config
             )
 
+    def finding(self, finding: Finding) -> None:
+        """Append one finding of the doctor; the file is made with the first one."""
+        with self._mutex:
+            if self._findings is None:
+                self._findings = JsonlWriter(self.folder.findings)
+            self._findings.write({"time": _now(), **finding_to_dict(finding)})
+
     def tokenizer(self, tokenizer: SavesItself) -> None:
         """Keep the tokenizer, so that recorded token ids can be shown without the model."""
         if not self.folder.tokenizer.exists():
@@ -160,8 +169,9 @@ class RunRecord:
 
     def close(self) -> None:
         """Give the directory back. A run that was neither finished nor stopped will read as killed."""
-        for writer in (self._metrics, self._distributions, self._events):
-            writer.close()
+        for writer in (self._metrics, self._distributions, self._events, self._findings):
+            if writer is not None:
+                writer.close()
         self._lock.release()
 
     def __enter__(self) -> Self:

@@ -133,6 +133,8 @@ def test_gradients_do_not_depend_on_the_size_of_micro_batches(build, dtype, tole
             reference=reference,
             critic=critic,
             tokens_per_micro_batch=budget,
+            # norms compute in float32 whatever the dtype, so other sums round otherwise there
+            share_prompts="auto" if dtype is torch.float32 else "never",
         )
         batch = prepared(trainer, batch_for(model))
         gradients = kept_gradients(trainer, batch, several_terms())

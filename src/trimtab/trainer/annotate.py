@@ -11,6 +11,8 @@ from torch import Tensor
 from trimtab.data.packing import micro_batches
 from trimtab.errors import SettingError, nearest
 from trimtab.trainer.forward import Asked, Reader
+from trimtab.trainer.routing import UNKNOWN
+from trimtab.trainer.sharing import plan
 from trimtab.types import Batch
 
 COLUMNS = ("old_logprobs_T", "ref_logprobs_T", "values_T", "bootstrap_S")
@@ -28,6 +30,8 @@ def annotated(
     """The batch with these columns; ``values_T`` brings ``bootstrap_S`` and the other way round.
 
     from_sampler: old log-probabilities are the sampler's own, no pass is made for them.
+    With old log-probabilities of a mixture of experts comes ``old_experts_T`` [T, layers, k], at the price of
+    one micro-batch, for the metric ``routing/agreement``.
 
     Raises: SettingError for a column that no trainer fills, or that needs a model which is not there.
     """
@@ -47,7 +51,27 @@ def annotated(
                 "the KL term out of the algorithm"
             )
         filled |= read_columns(reference, batch, Asked(), max_tokens, logprobs="ref_logprobs_T")
+    if old and policy.routers:
+        filled |= _old_experts(policy, batch, max_tokens)
     return batch.with_columns(**filled)
+
+
+@torch.no_grad()
+def _old_experts(policy: Reader, batch: Batch, max_tokens: int) -> dict[str, Tensor]:
+    """``old_experts_T`` of evenly spread answers, as many as fit into one micro-batch; elsewhere UNKNOWN."""
+    wanted = (batch.lengths_S > 0).nonzero().flatten()
+    spread = max(1, -(-batch.num_tokens // max_tokens))
+    parts = micro_batches(batch.select(wanted[::spread]), max_tokens)
+    if not parts:
+        return {}
+    place_T = torch.arange(batch.num_tokens)
+    part = batch.with_columns(place_T=place_T).select(wanted[::spread][torch.tensor(parts[0])])
+    out, _ = policy(part, Asked())
+    if out.experts_T is None:
+        return {}
+    experts_T = torch.full((batch.num_tokens, *out.experts_T.shape[1:]), UNKNOWN, dtype=torch.int64)
+    experts_T[part.columns["place_T"]] = out.experts_T.cpu()
+    return {"old_experts_T": experts_T}
 
 
 @torch.no_grad()
@@ -63,7 +87,8 @@ def read_columns(
         if values is not None:
             columns.setdefault(name, torch.zeros(size, dtype=values.dtype))[place] = values.cpu()
 
-    for sequences in micro_batches(batch, max_tokens):
+    placed, parts = plan(placed, place_S, max_tokens, reader.cost)
+    for sequences in parts:
         part = placed.select(sequences)
         out, bootstrap_S = reader(part, asked)
         if asked.logprobs:

@@ -12,6 +12,13 @@ from trimtab.errors import SettingError, nearest
 SCHEDULES = ("constant", "linear", "cosine")
 OLD_LOGPROBS = ("auto", "sampler", "recompute")
 CRITICS = ("head", "model")
+SHARING = ("auto", "never")
+WORDS = {
+    "schedule": SCHEDULES,
+    "old_logprobs": OLD_LOGPROBS,
+    "critic": CRITICS,
+    "share_prompts": SHARING,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +36,8 @@ class TrainerConfig:
     old_logprobs: where the ratio's denominator comes from. "sampler" takes the sampler's own
         log-probabilities (for a carried group: those of the policy that sampled it), "recompute" runs
         the model once more before the first update; "auto" is "sampler" where the sampler computes the
-        same weights in float32, else "recompute".
+        same weights in float32, else "recompute", but for a step's only update, whose own pass is
+        that very one.
     skip_silent: leave out of forward and backward what has exactly no gradient: answers with no trained
         token and, where the policy term is the only one, answers whose advantages are all 0. Their
         tokens then have NaN in the trace.
@@ -37,6 +45,9 @@ class TrainerConfig:
         the next one stops the run. 0 stops at the first.
     gradient_checkpointing: keep only each layer's input and compute the layer again for its gradient:
         a third slower, memory of one layer instead of all.
+    share_prompts: compute the prompt of a group once in an update, for answers that stand in one row;
+        "auto" where it costs less, "never" gives each answer a row of its own. Changes the gradient by
+        rounding only.
     autocast: compute in bfloat16; weights, log-softmax, ratios and sums stay float32.
     critic: "head" is a linear layer on the policy's own states, "model" a copy of the start model with
         such a layer. Only algorithms that need values have a critic at all.
@@ -60,6 +71,7 @@ class TrainerConfig:
     skip_silent: bool = False
     max_nonfinite_skips: int = 0
     gradient_checkpointing: bool = False
+    share_prompts: Literal["auto", "never"] = "auto"
     autocast: bool = False
     critic: Literal["head", "model"] = "head"
     critic_learning_rate: float = 1e-5
@@ -81,7 +93,7 @@ class TrainerConfig:
             )
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise SettingError(f"trainer.betas must both be in [0, 1), got {self.betas}")
-        for name, known in (("schedule", SCHEDULES), ("old_logprobs", OLD_LOGPROBS), ("critic", CRITICS)):
+        for name, known in WORDS.items():
             if getattr(self, name) not in known:
                 value = getattr(self, name)
                 raise SettingError(f"trainer.{name}: unknown value {value!r}{nearest(str(value), known)}")

@@ -20,6 +20,8 @@ from trimtab.models import LoadedModel, split_head
 from trimtab.ops.logprobs import logprobs_and_entropy
 from trimtab.trainer.critic import Critic
 from trimtab.trainer.layout import padded_rows
+from trimtab.trainer.routing import chosen_experts, experts_of, routers
+from trimtab.trainer.sharing import ROW, Cost, SharedRows, can_share, shared_rows
 from trimtab.types import Batch, ModelOutput
 
 
@@ -42,7 +44,8 @@ class Reader:
     """Reads batches with one model at one temperature, in eval mode: dropout never acts.
 
     autocast: compute in bfloat16 whatever dtype the weights have. recompute_layers: keep only the
-    input of each layer for the backward pass.
+    input of each layer for the backward pass. share_prompts: answers to one prompt may stand in one row
+    (see ``sharing``), where the architecture allows it and it pays.
     """
 
     def __init__(
@@ -53,12 +56,17 @@ class Reader:
         critic: Critic | None = None,
         autocast: bool = False,
         recompute_layers: bool = False,
+        share_prompts: bool = False,
     ) -> None:
         self.model = model
         self.temperature = temperature
         self.critic = critic
         self.autocast = autocast
         self.backbone, self.head = split_head(model.module)
+        self.routers = routers(model.module)
+        trunk = critic is not None and critic.trunk is not None
+        shares = share_prompts and not trunk and can_share(model, self.backbone)
+        self.cost = Cost.of(model) if shares else None
         self.layers = _layers(model.module, critic) if recompute_layers else []
 
     def __call__(self, batch: Batch, asked: Asked) -> tuple[ModelOutput, Tensor | None]:
@@ -67,17 +75,24 @@ class Reader:
         The output lies on the model's device. ``logprobs_T`` and ``entropy_T`` are empty when not asked.
         """
         self.model.module.eval()
-        layout = padded_rows(batch)
+        layout = shared_rows(batch) if ROW in batch.columns else padded_rows(batch)
         device = self.model.device
         rows, state_T = layout.input_ids_BL.to(device), layout.state_T.to(device)
+        mask = positions = None
+        if isinstance(layout, SharedRows):
+            mask, positions = layout.mask_BQK.to(device), layout.positions_BL.to(device)
         reads_policy = asked.logprobs or (
             asked.values and self.critic is not None and self.critic.trunk is None
         )
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.autocast), _recomputed(self.layers):
+        with (
+            torch.autocast(device.type, torch.bfloat16, enabled=self.autocast),
+            _recomputed(self.layers),
+            chosen_experts(self.routers) as choices,
+        ):
             states = torch.empty(0, device=device)
             if reads_policy:
                 with torch.set_grad_enabled(asked.policy_grad):
-                    states = self.backbone(rows, None, None).flatten(0, 1)
+                    states = self.backbone(rows, mask, positions).flatten(0, 1)
             logprobs_T = entropy_T = torch.empty(0, device=device)
             if asked.logprobs:
                 with torch.set_grad_enabled(asked.policy_grad):
@@ -92,7 +107,13 @@ class Reader:
             values_T = bootstrap_S = None
             if asked.values:
                 values_T, bootstrap_S = self._values(rows, states, state_T, layout.last_S.to(device), asked)
-        return ModelOutput(logprobs_T=logprobs_T, entropy_T=entropy_T, values_T=values_T), bootstrap_S
+        out = ModelOutput(
+            logprobs_T=logprobs_T,
+            entropy_T=entropy_T,
+            values_T=values_T,
+            experts_T=experts_of(choices[: len(self.routers)], state_T),
+        )
+        return out, bootstrap_S
 
     def _values(
         self, rows: Tensor, policy_states: Tensor, state_T: Tensor, last_S: Tensor, asked: Asked

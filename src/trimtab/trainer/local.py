@@ -15,7 +15,7 @@ from trimtab.objectives.objective import Objective
 from trimtab.trainer.annotate import annotated
 from trimtab.trainer.config import TrainerConfig
 from trimtab.trainer.critic import Critic, value_head, value_model
-from trimtab.trainer.faults import NotFiniteError, first_not_finite
+from trimtab.trainer.faults import NotFiniteError, first_not_finite, first_spoilt
 from trimtab.trainer.forward import Asked, Reader
 from trimtab.trainer.optimizer import Optimizer, Owned
 from trimtab.trainer.state import Counts, Parameters, read_state, write_state
@@ -64,16 +64,23 @@ class LocalTrainer:
             and model.dtype is torch.float32
             and not config.autocast
         )
+        self.old_from_update = config.old_logprobs == "auto" and not (
+            self.takes_sampler or config.skip_silent
+        )
         self.critic = _critic(model, config, seed) if critic else None
+        share = config.share_prompts == "auto"
         self.reader = Reader(
             model,
             temperature=temperature,
             critic=self.critic,
             autocast=config.autocast,
             recompute_layers=config.gradient_checkpointing,
+            share_prompts=share,
         )
         self.reference = (
-            Reader(reference, temperature=temperature, autocast=config.autocast) if reference else None
+            Reader(reference, temperature=temperature, autocast=config.autocast, share_prompts=share)
+            if reference
+            else None
         )
         self.owners = [Owned.of("policy", model.module, config.learning_rate)]
         if self.critic is not None:
@@ -106,17 +113,17 @@ class LocalTrainer:
         A batch whose tokens are all masked, or whose gradient is exactly zero, makes no optimizer step.
 
         Raises: RunError when a loss or gradient is not finite (beyond ``max_nonfinite_skips`` in a
-        row), or when no weight at all got a gradient.
+        row), when a weight is not finite after the update, or when no weight at all got a gradient.
         """
         if "weights_T" not in batch.columns:
             batch = objective.weighted(batch)
         clock = Clock(self.model.device)
-        asked = self._asked(objective)
+        asked = self.asked(objective)
         skip = nothing_to_train(batch)
         parts: Parts = []
         if skip is None:
             limit = self.config.tokens_per_micro_batch
-            parts = cut(batch, objective, limit, skip_silent=self.config.skip_silent)
+            batch, parts = cut(batch, objective, limit, self.reader.cost, skip_silent=self.config.skip_silent)
         try:
             done = self._accumulate(batch, objective, parts, asked, clock)
             norms = self._norms(batch, objective, parts, asked, clock)
@@ -129,6 +136,7 @@ class LocalTrainer:
         if skip is None:
             with clock("optimizer"):
                 self._step(norms, warming=not asked.policy_grad)
+                self._require_whole(batch)
         self._clear()
         return report
 
@@ -158,7 +166,7 @@ class LocalTrainer:
 
     # ---------------------------------------------------------------------- parts of an update
 
-    def _asked(self, objective: Objective) -> Asked:
+    def asked(self, objective: Objective) -> Asked:
         """What this update's passes are for: while the critic warms up, nothing of the policy."""
         values = self.critic is not None and "values_T" in objective.needs
         warming = values and self.counts.warmups < self.config.critic_warmup_updates
@@ -239,6 +247,13 @@ class LocalTrainer:
         self.counts.updates += 1
         self.counts.warmups += warming
         self.counts.changed |= bool(norms["policy"])
+
+    def _require_whole(self, batch: Batch) -> None:
+        """Raises NotFiniteError where the update has left a weight that is not finite."""
+        for owned in self.owners:
+            if name := first_spoilt(owned.masters):
+                keys = [batch.keys_S[s] for s in (batch.trained_S > 0).nonzero().flatten().tolist()]
+                raise NotFiniteError(f"the {owned.name}'s weight {name} after the update", keys, spoilt=True)
 
     def _factor(self, warming: bool) -> float:
         """Of both learning rates. The schedule begins where the critic's warm-up ends."""

@@ -12,9 +12,14 @@ from trimtab.types import Batch, StepReport, WeightSource
 
 @runtime_checkable
 class Trainer(Protocol):
-    """Owns weights and optimizer; blind to algorithms. ``version`` counts published weights."""
+    """Owns weights and optimizer; blind to algorithms. ``version`` counts published weights.
+
+    ``old_from_update``: an update without ``old_logprobs_T`` takes those of its own pass, so that its ratio
+    is 1; right only for the first update after the batch was sampled.
+    """
 
     version: int
+    old_from_update: bool
 
     async def annotate(self, batch: Batch, columns: frozenset[str]) -> Batch:
         """Fill ``old_logprobs_T``, ``ref_logprobs_T``, ``values_T`` as asked, without gradient."""

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from trimtab.data.packing import micro_batches
 from trimtab.objectives.objective import Objective
 from trimtab.objectives.policy import PolicyGradient
 from trimtab.trainer.faults import not_finite_loss
 from trimtab.trainer.layout import to_device
+from trimtab.trainer.routing import agreement
+from trimtab.trainer.sharing import Cost, plan
 from trimtab.types import Batch, ModelOutput, Trace
 
 Forward = Callable[[Batch], ModelOutput]
@@ -71,14 +72,17 @@ def silent_S(batch: Batch, objective: Objective) -> Tensor:
     return torch.bincount(batch.seq_T[loud_T], minlength=batch.num_sequences) == 0
 
 
-def cut(batch: Batch, objective: Objective, max_tokens: int, *, skip_silent: bool) -> list[list[int]]:
-    """The micro-batches of a weighted batch, as indices of its sequences. Empty answers are in none."""
+def cut(
+    batch: Batch, objective: Objective, max_tokens: int, cost: Cost | None, *, skip_silent: bool
+) -> tuple[Batch, list[list[int]]]:
+    """The micro-batches of a weighted batch, as indices of its sequences; empty answers are in none.
+
+    The batch comes back with ``row_S`` where sharing prompts pays (see ``sharing.plan``).
+    """
     wanted_S = batch.lengths_S > 0
     if skip_silent:
         wanted_S &= ~silent_S(batch, objective)
-    index_S = wanted_S.nonzero().flatten()
-    parts = micro_batches(batch.select(index_S), max_tokens)
-    return [index_S[torch.tensor(part)].tolist() for part in parts]
+    return plan(batch, wanted_S.nonzero().flatten(), max_tokens, cost)
 
 
 def accumulate(
@@ -92,6 +96,7 @@ def accumulate(
 ) -> Accumulated:
     """Forward, objective and backward of each part of a weighted batch; gradients stay in the weights.
 
+    A batch without old log-probabilities takes those of this very pass (see ``Trainer``).
     ``after_backward`` runs after each part. Tokens outside all parts have NaN in the trace, or False
     where it is bool.
 
@@ -104,8 +109,11 @@ def accumulate(
         part = batch.select(sequences)
         with clock("forward"):
             out = forward(part)
+        if "old_logprobs_T" not in part.columns:
+            part = part.with_columns(old_logprobs_T=out.logprobs_T.detach().cpu())
         with clock("objective"):
             shares, trace = objective(out, to_device(part, out.logprobs_T.device))
+            trace = trace | _routing(part, out)
             total = torch.stack(list(shares.values())).sum()
         if not bool(total.isfinite()):
             raise not_finite_loss(part, out, shares)
@@ -118,6 +126,13 @@ def accumulate(
                 losses[name] = losses.get(name, 0.0) + float(share.detach())
             _scatter(seen, trace, part.columns["place_T"], batch.num_tokens)
     return Accumulated(losses, Trace(**seen))
+
+
+def _routing(part: Batch, out: ModelOutput) -> Trace:
+    old_T = part.columns.get("old_experts_T")
+    if old_T is None or out.experts_T is None:
+        return Trace()
+    return Trace(routing_T=agreement(old_T, out.experts_T.cpu()))
 
 
 def _scatter(seen: dict[str, Tensor], trace: Trace, place_T: Tensor, tokens: int) -> None:

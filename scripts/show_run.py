@@ -21,6 +21,9 @@ from trimtab.record.history import Series
 from trimtab.record.reader import RunReader
 
 HEADLINE = "reward/outcome"
+INSTEAD = "reward/mean"
+"""Of an imported run whose rewards are no grades."""
+
 BAR = 40
 """Characters of the longest bar."""
 
@@ -29,16 +32,22 @@ def main() -> int:
     """Print the run; 1 and one sentence where there is none."""
     parser = argparse.ArgumentParser(description="Print a run as Markdown.")
     parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--metric", default=HEADLINE, help="of the curve; %(default)s")
+    parser.add_argument("--metric", help=f"of the curve; {HEADLINE}, or {INSTEAD} where there is none")
     parser.add_argument("--window", type=int, default=5, help="steps that one bar averages; %(default)s")
     args = parser.parse_args()
     try:
-        for line in shown(RunReader(args.run), args.metric, args.window):
+        run = RunReader(args.run)
+        for line in shown(run, args.metric or headline(run), args.window):
             print(line)
     except TrimtabError as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0
+
+
+def headline(run: RunReader) -> str:
+    """The metric that is shown unless another one is asked for."""
+    return INSTEAD if INSTEAD in run.history.keys and HEADLINE not in run.history.keys else HEADLINE
 
 
 def shown(run: RunReader, metric: str, window: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from trimtab import probes
-from trimtab.metrics import Metrics
+from trimtab.metrics import Mean, Metrics
 from trimtab.types import (
     Batch,
     Draw,
@@ -182,7 +182,11 @@ def everything() -> Metrics:
         weights_T=(0.25, 0.25, 0.5),
     )
     _, trace = four_way((0.25, 0.25, 0.5), FOUR_WAY_RATIOS, (0, 1, 1))
-    trace = dataclasses.replace(trace, value_clipped_T=torch.tensor([True, False, False]))
+    trace = dataclasses.replace(
+        trace,
+        value_clipped_T=torch.tensor([True, False, False]),
+        routing_T=torch.tensor([1.0, 0.75, float("nan")]),
+    )
     counts = {"wanted": 4, "rounds": 2, "fresh_kept": 2, "carried_in": 1, "carried_out": 0}
     return {
         **probes.group_metrics(groups, max_new_tokens=40, penalty_free=30),
@@ -199,12 +203,16 @@ def everything() -> Metrics:
             bands={"hopeless": 1, "learning": 1, "mastered": 1},
             moves={("hopeless", "learning"): 1},
             pass_rate=0.4,
+            drawn_lately=2,
+            trained_lately=1,
+            trained_pass_rate=0.5,
         ),
         **probes.mismatch_metrics(made, version=0),
         **probes.update_metrics(made, report(trace, critic_grad_norm=2.0)),
         **probes.coefficient_metrics({"policy": 1.0, "kl": 0.04}),
         **probes.time_metrics({"sample": 2.0, "grade": 0.5}, step=3.0, tokens={"sample": 100}),
         **probes.memory_metrics(resident=10, peak=20, device_peak=30),
+        "imported/kl_coef": Mean.of([0.1]),
     }
 
 
@@ -220,4 +228,5 @@ def evaluation() -> dict[str, object]:
         "ungraded": 2,
         "truncated": 0.1,
         "mean_length": 9.5,
+        "train_gap": 0.05,
     }

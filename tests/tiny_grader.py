@@ -6,3 +6,9 @@ from typing import Any
 
 def starts_with_digit(prompt: Any, rollout: Any) -> float:
     return float(rollout.text[:1].isdigit())
+
+
+def always_half(prompt: Any, rollout: Any) -> float:
+    """The same for every answer."""
+    del prompt, rollout
+    return 0.5

@@ -23,6 +23,7 @@ class SilentView:
         self.steps: list[Mapping[str, float]] = []
         self.evaluations: list[tuple[str, Mapping[str, Any]]] = []
         self.messages: list[str] = []
+        self.verdicts: list[str] = []
 
     def start(self, run_name: str, steps: int, lines: Sequence[str]) -> None:
         self.lines = list(lines)
@@ -35,6 +36,9 @@ class SilentView:
 
     def message(self, text: str) -> None:
         self.messages.append(text)
+
+    def verdict(self, text: str, found: Sequence[object]) -> None:
+        self.verdicts.append(text)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         pass

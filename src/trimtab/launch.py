@@ -68,7 +68,7 @@ def train(run: Run, *, folder: Path, view: View, resume: bool = False) -> dict[s
         state.load(checkpoint.path / "loop")
         _refuse_fewer_steps(run, folder, state.counters.step)
         asyncio.run(trainer.load(checkpoint.path))
-    lines = _opening(run, engine, trainer, prompts, problems, checkpoint)
+    lines = [*_opening(run, engine, trainer, prompts, problems, checkpoint), *rubric.describe()]
     with _record(run, folder, state, lines, resume=resume) as record:
         record.tokenizer(model.tokenizer)
         view.start(run.run.name, run.run.steps, lines)
@@ -97,7 +97,8 @@ def evaluate(run: Run, *, folder: Path | None, step: int | None, view: View) -> 
     if not chosen:
         raise SettingError("this run holds out no prompts; set data.held_out to evaluate it")
     engine, sampler = LocalEngine(model), run.evaluation_sampler()
-    lines = [f"model: {path}", f"sampler: {engine.describe(sampler)}", *_problem_lines(problems)]
+    lines = [f"model: {path}", f"sampler: {engine.describe(sampler)}", *_problem_lines(problems, prompts)]
+    lines += rubric.describe()
     view.start(f"evaluation of {run.run.name}", 0, lines)
     done = asyncio.run(
         evaluate_prompts(
@@ -170,7 +171,7 @@ def prompts_of(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet,
     problems = rubric.self_check([*prompts.train, *prompts.held_out])
     usable = prompts.without({bad.prompt_id for bad in problems})
     if not usable.train:
-        raise DataError("no training prompt is left: " + "\n".join(_problem_lines(problems)))
+        raise DataError("no training prompt is left: " + "\n".join(_problem_lines(problems, prompts)))
     return usable, problems
 
 
@@ -234,7 +235,7 @@ def _opening(
         *trainer.describe().splitlines(),
         *opening_lines(run),
         *prompts.lines(),
-        *_problem_lines(problems),
+        *_problem_lines(problems, prompts),
     ]
     if checkpoint is not None:
         lines.append(f"resumed from {checkpoint.path.name}")
@@ -250,11 +251,13 @@ def _evaluation_sampler(run: Run, engine: LocalEngine) -> list[str]:
     return [f"evaluation sampler: {engine.describe(own)}"]
 
 
-def _problem_lines(problems: Sequence[Unverifiable]) -> list[str]:
+def _problem_lines(problems: Sequence[Unverifiable], prompts: PromptSet) -> list[str]:
     if not problems:
         return []
+    places = prompts.report.places
     shown = [
-        f"  {bad.prompt_id}: {bad.reason} (gold answer {bad.answer!r})" for bad in problems[:SHOWN_PROBLEMS]
+        f"  {places.get(bad.prompt_id, bad.prompt_id)}: {bad.reason} ({bad.prompt_id}, gold {bad.answer})"
+        for bad in problems[:SHOWN_PROBLEMS]
     ]
     more = len(problems) - len(shown)
     shown += [f"  and {more} more"] if more else []

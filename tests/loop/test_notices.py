@@ -1,8 +1,9 @@
-"""What a run says of its own accord: answers cut off (case 37), and a grader that gives nothing (case 40)."""
+"""What a run says of its own accord: answers cut off (case 37), and a grader that never moves (case 40)."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.collecting import Bench
 from tests.tiny_runs import tiny_run, train_silently
 from trimtab.errors import RunError
-from trimtab.loop.notices import SILENT_ANSWERS, cut_off, silent_graders
+from trimtab.loop.notices import CONSTANT_ANSWERS, constant_parts, cut_off
 from trimtab.record.events import Event
 from trimtab.record.reader import RunReader
 from trimtab.trainer.checkpoint import latest_checkpoint
@@ -94,20 +95,50 @@ def test_case_40_a_grader_that_gives_0_to_200_answers_is_told_of_once_with_three
     assert any(warned[0]["message"] in message for message in view.messages)
 
 
-def test_answers_are_counted_over_steps_and_one_point_ends_the_count():
-    zeros: dict[str, int] = {}
-    bench = Bench({"a": "0000"}, wanted=1)
-    for step in range(SILENT_ANSWERS // 4):
-        assert zeros.get("first_character", 0) == 4 * step
-        told = silent_graders(bench.step().fresh, zeros)
-        assert bool(told) == (step == SILENT_ANSWERS // 4 - 1)
-    assert not silent_graders(bench.step().fresh, zeros), "once is enough"
-    zeros = {"first_character": SILENT_ANSWERS - 1}
-    assert not silent_graders(Bench({"a": "1000"}, wanted=1).step().fresh, zeros), "one was right"
-    assert not silent_graders(bench.step().fresh, zeros)
-    cut = Bench({"a": ["0" * 20] * 4}, wanted=1, max_new_tokens=16).step().fresh
-    zeros = {"first_character": SILENT_ANSWERS - 1}
-    assert not silent_graders(cut, zeros), "cut answers say nothing of a grader"
+def bench_of(script: str | list[str], **options: Any) -> Bench:
+    """Its grader gives 1 to answers that begin with 1, else 0."""
+    return Bench({"a": script}, wanted=1, **options)
+
+
+@pytest.mark.parametrize(("answers", "value"), [(["0", "00", "02", "03"], 0), (["1", "10", "12", "13"], 1)])
+def test_a_constant_of_any_value_is_told_of_once_over_steps(answers: list[str], value: int):
+    streaks: dict[str, list[float]] = {}
+    bench = bench_of(answers)
+    for step in range(CONSTANT_ANSWERS // 4):
+        assert streaks.get("first_character", [0, 0])[1] == 4 * step
+        told = constant_parts(bench.step().fresh, streaks)
+        assert bool(told) == (step == CONSTANT_ANSWERS // 4 - 1)
+    assert f"'first_character' has given {value} to all {CONSTANT_ANSWERS} answers so far" in told[0]
+    assert told[0].endswith("three of them: " + ", ".join(map(repr, answers[:3])))
+    assert not constant_parts(bench.step().fresh, streaks), "once is enough"
+
+
+def test_a_part_that_stays_at_a_half_is_told_of_too():
+    streaks = {"first_character": [0.5, CONSTANT_ANSWERS - 1, 0]}
+    fresh = bench_of("0").step().fresh
+    halves = [
+        replace(s, grades=tuple(replace(g, parts={"first_character": 0.5}) for g in s.grades)) for s in fresh
+    ]
+    assert "has given 0.5 to all" in constant_parts(halves, streaks)[0]
+
+
+def test_a_part_that_moves_starts_again_and_one_that_was_learned_is_left_alone():
+    streaks = {"first_character": [0.0, CONSTANT_ANSWERS - 1, 0]}
+    assert not constant_parts(bench_of("1000").step().fresh, streaks), "one was right"
+    streaks = {"first_character": [0.0, 7, 0]}
+    assert not constant_parts(bench_of(["1", "1", "1", "1"]).step().fresh, streaks)
+    assert streaks == {"first_character": [1.0, 4, 1]}
+    streaks = {"first_character": [1.0, CONSTANT_ANSWERS, 1]}
+    assert not constant_parts(bench_of(["1"] * 4).step().fresh, streaks), "learned"
+    streaks = {"first_character": [0.0, CONSTANT_ANSWERS, 1]}
+    assert "to the last 204 answers" in constant_parts(bench_of(["0"] * 4).step().fresh, streaks)[0], (
+        "it broke"
+    )
+
+
+def test_cut_answers_say_nothing_of_a_grader():
+    cut = bench_of(["0" * 20] * 4, max_new_tokens=16).step().fresh
+    assert not constant_parts(cut, {"first_character": [0.0, CONSTANT_ANSWERS - 1, 0]})
 
 
 def test_an_update_that_changes_no_weight_is_noticed(

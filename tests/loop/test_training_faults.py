@@ -35,7 +35,7 @@ def half_of_the_time(prompt, rollout):
 
 def last_fails(prompt, rollout):
     if rollout.index == 3:
-        raise ValueError("the last one")
+        raise ValueError("the last one \\ud800")
     return float(rollout.text[:1].isdigit())
 
 def never_right(prompt, rollout):
@@ -50,8 +50,8 @@ def graders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def graded_by(graders: Path, function: str) -> dict[str, Any]:
-    return {"graders": [{"name": f"{graders}:{function}"}], "truncated": "grade"}
+def graded_by(graders: Path, function: str, **settings: Any) -> dict[str, Any]:
+    return {"graders": [{"name": f"{graders}:{function}", **settings}], "truncated": "grade"}
 
 
 def events(folder: Path, kind: Event) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def test_case_26_a_grader_that_raises_once_loses_one_answer(model: Path, graders
         model,
         run={"steps": 1},
         data={"held_out": 0},
-        reward=graded_by(graders, "fails_once"),
+        reward=graded_by(graders, "fails_once", isolated=False),  # it counts over all answers
         sampling={"prompts_per_step": 8},
         record={**NO_CHECKPOINTS, "rollouts": 1, "tokens": 0},
     )

@@ -230,6 +230,13 @@ def test_conclusion_and_clean():
     assert clean("etc..") == "etc.."
 
 
+def test_a_million_signs_of_emphasis_cost_no_time():
+    began = time.perf_counter()
+    assert clean("$" * 1_000_001).startswith("$$$")
+    assert clean("**`$7.$`**") == "7"
+    assert time.perf_counter() - began < 5.0
+
+
 def test_a_grade_says_why():
     grade = asyncio.run(HASH(prompt_of(answer="5"), rollout_of("#### 6")))
     assert (grade.state, grade.value) == (GradeState.WRONG, 0.0)

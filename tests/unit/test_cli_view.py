@@ -11,6 +11,7 @@ from rich.console import Console
 from trimtab.catalog import CATALOG
 from trimtab.cli.lines import SHOWN, Pace, closing_lines, duration, evaluation_line, sparkline
 from trimtab.cli.view import PlainView, TerminalView, choose_view
+from trimtab.record.findings import Finding, Outcome, Severity
 
 VALUES = {
     "reward/outcome": 0.625,
@@ -123,6 +124,33 @@ def test_the_live_view_draws_bar_numbers_and_course():
     assert "24/40" in text
     assert "->  0.873" in text
     view.close()
+
+
+def test_the_live_view_keeps_the_doctors_verdict_in_sight():
+    out = io.StringIO()
+    view = TerminalView(Console(file=out, force_terminal=True, width=100, color_system=None), Clock())
+    view.start("sums", 3, [])
+    view.verdict("Nothing wrong was found: 34 rules looked.", ())
+    assert "doctor  Nothing wrong was found" in out.getvalue()
+    titles = [f"finding {HOSTILE} {number}" for number in range(6)]
+    found = [
+        Finding(rule="r", outcome=Outcome.FOUND, title=title, step=1, severity=Severity.CRITICAL)
+        for title in titles
+    ]
+    out.truncate(0)
+    view.verdict("This run is sick.", found)
+    view.close()
+    text = out.getvalue()
+    assert "critical finding answer" in text
+    assert "and 2 more" in text
+    assert "\x07" not in text
+    assert "\u202e" not in text
+
+
+def test_the_plain_view_leaves_verdicts_to_messages():
+    out = io.StringIO()
+    PlainView(out, Clock()).verdict("This run is sick.", ())
+    assert out.getvalue() == ""
 
 
 def test_the_view_fits_the_output(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,14 @@ import torch
 from tests.handmade import prompt_of, rollout_of
 from trimtab.errors import SettingError
 from trimtab.rewards.build import build_grader, build_rubric
-from trimtab.rewards.function import FunctionGrader, as_grade, load_function
+from trimtab.rewards.function import FunctionGrader
+from trimtab.rewards.isolated import IsolatedFunction
 from trimtab.rewards.rubric import GraderConfig, RewardConfig
 from trimtab.types import Grade, GradeState
+
+
+def as_grade(returned, name):
+    return asyncio.run(FunctionGrader(lambda prompt, rollout: returned, name)(prompt_of(), rollout_of()))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def test_none_means_it_cannot_be_graded_and_a_grade_is_taken_as_it_is():
 
 @pytest.mark.parametrize("returned", ["1", [1.0], {"score": 1}, np.array([1.0]), torch.ones(1), 1j, b"1"])
 def test_case_23_other_types_are_refused_naming_the_function(returned):
-    with pytest.raises(TypeError, match=r"'my_reward'.*number in \[0, 1\]"):
+    with pytest.raises(TypeError, match="'my_reward'.*one number or bool"):
         as_grade(returned, "my_reward")
 
 
@@ -77,17 +83,21 @@ def folder(tmp_path):
     (tmp_path / "mine.py").write_text(
         "limit = 3\n"
         "def score(prompt, rollout):\n    return 1.0\n"
-        "def wrong_arguments(completions):\n    return 1.0\n"
+        "again = score\n"
+        "def wrong_arguments(a, b, c):\n    return 1.0\n"
     )
     (tmp_path / "broken.py").write_text("import no_such_module_anywhere\n")
     return tmp_path
 
 
-def test_a_function_is_loaded_by_path(folder):
-    grader = build_grader(GraderConfig(name="mine.py:score"), folder)
+@pytest.mark.parametrize("isolated", [None, True, False])
+def test_a_function_is_loaded_by_path(folder, isolated):
+    grader = build_grader(GraderConfig(name="mine.py:score", isolated=isolated), folder)
     assert grader.name == "score"
+    assert isinstance(grader, FunctionGrader if isolated is False else IsolatedFunction)
     assert asyncio.run(grader(prompt_of(), rollout_of())).value == 1.0
     assert build_grader(GraderConfig(name=f"{folder}/mine.py:score", label="own")).name == "own"
+    assert build_grader(GraderConfig(name="mine.py:again", isolated=isolated), folder).name == "again"
 
 
 @pytest.mark.parametrize(
@@ -97,17 +107,18 @@ def test_a_function_is_loaded_by_path(folder):
         ("mine.py:limit", "no function 'limit'"),
         ("none.py:score", "no file"),
         ("broken.py:score", "ModuleNotFoundError"),
-        ("mine.py:wrong_arguments", r"two arguments, \(prompt, rollout\)"),
+        ("mine.py:wrong_arguments", "wrong_arguments"),
         ("mine:score", "path.py:function"),
     ],
 )
-def test_a_function_that_cannot_be_loaded_says_why(folder, place, told):
+@pytest.mark.parametrize("isolated", [True, False])
+def test_a_function_that_cannot_be_loaded_says_why(folder, place, told, isolated):
     with pytest.raises(SettingError, match=told):
-        load_function(place, folder)
+        build_grader(GraderConfig(name=place, isolated=isolated), folder)
 
 
 def test_options_are_checked_by_name_and_type():
-    def build(**config):
+    def build(**config: Any) -> Any:
         return build_grader(GraderConfig(**config))
 
     assert build(name="answer", options={"marker": "#", "tolerance": 0}).marker == "#"
@@ -120,7 +131,7 @@ def test_options_are_checked_by_name_and_type():
         ({"name": "answer", "options": {"marker": 3}}, "option marker cannot be 3"),
         ({"name": "answer", "options": {"kind": "latex"}}, "option kind cannot be 'latex'"),
         ({"name": "format", "options": {"tags": "think"}}, "option tags cannot be 'think'"),
-        ({"name": "x.py:f", "options": {"a": 1}}, "takes no options"),
+        ({"name": "x.py:f", "options": {"a": 1}}, "no option 'a'"),
     ):
         with pytest.raises(SettingError, match=told):
             build(**config)

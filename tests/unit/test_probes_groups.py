@@ -242,6 +242,9 @@ def test_pool():
             bands={"unseen": 4, "hopeless": 1, "learning": 3, "mastered": 2},
             moves={("unseen", "mastered"): 9, ("hopeless", "learning"): 2, ("mastered", "hopeless"): 1},
             pass_rate=0.6,
+            drawn_lately=5,
+            trained_lately=2,
+            trained_pass_rate=0.5,
         )
     )
     assert values == pytest.approx(
@@ -254,6 +257,9 @@ def test_pool():
             "pool/moves_easier": 2,
             "pool/moves_harder": 1,
             "pool/pass_rate": 0.6,
+            "pool/drawn_lately": 0.5,
+            "pool/trained_lately": 0.2,
+            "pool/pass_shift": -0.1,
         }
     )
 

@@ -206,6 +206,7 @@ def test_sampler_against_trainer():
         np.abs(np.exp(trainer) - np.exp(sampler)).mean(), rel=1e-5
     )
     assert values["mismatch/probability_max"] == pytest.approx(math.exp(-0.4) - math.exp(-0.5), rel=1e-5)
+    assert values["mismatch/k1"] == pytest.approx((0.1 - 0.1) / 3, abs=1e-7)
     assert values["mismatch/k3"] == pytest.approx((weights - 1 - gaps).mean(), rel=1e-4)
     assert values["mismatch/ess"] == pytest.approx(weights.sum() ** 2 / (3 * (weights**2).sum()), rel=1e-6)
     fresh = shown(mismatch_metrics(made, version=3))

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter
 
@@ -162,43 +160,6 @@ def test_training_prompts_that_are_also_held_out_are_left_out(write):
     loaded = load(write("train.jsonl", sums(10)), held_out=(write("held.jsonl", sums(3)),))
     assert (len(loaded.train), len(loaded.held_out), loaded.report.leaked) == (7, 3, 3)
     assert loaded.report.warnings == ("3 training prompts are also held out and were left out of training",)
-
-
-def test_parquet_and_json_lists(tmp_path):
-    rows = [
-        {
-            "data_source": "sums",
-            "prompt": [{"role": "user", "content": f"{i}+1="}],
-            "reward_model": {"style": "rule", "ground_truth": str(i + 1)},
-            "extra_info": {"index": i},
-        }
-        for i in range(3)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    for name in ("rows.parquet", "rows.json"):
-        loaded = load(str(tmp_path / name), chat=True)
-        assert loaded.report.schema is not None
-        assert loaded.report.schema[0] == "verl"
-        prompt = loaded.train[1]
-        assert (prompt.text, prompt.answer, prompt.task) == ("<u>1+1=<a>", "2", "sums")
-        assert prompt.messages == ({"role": "user", "content": "1+1="},)
-        assert prompt.meta["extra_info"] == {"index": 1}
-
-
-def test_files_that_cannot_be_read_say_why(write, tmp_path):
-    (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing")
-    (tmp_path / "bad.json").write_text('{"a": 1}')
-    for name, told in (
-        ("none.jsonl", "no file"),
-        ("rows.csv", ".json, .jsonl, .parquet"),
-        ("bad.parquet", "parquet"),
-        ("bad.json", "list of rows"),
-    ):
-        if name == "rows.csv":
-            write(name, ["a,b"])
-        with pytest.raises(DataError, match=told):
-            load(str(tmp_path / name))
 
 
 def test_messages_without_a_chat_template_are_reported_by_row(write):

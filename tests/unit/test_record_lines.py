@@ -73,6 +73,10 @@ def test_what_is_not_finite_is_refused_and_not_written(tmp_path):
     assert (tmp_path / "x.jsonl").read_bytes() == b""
 
 
+def test_half_a_surrogate_pair_is_written_as_a_question_mark():
+    assert line({"detail": "bad \ud800é"}) == '{"detail":"bad ?é"}\n'.encode()
+
+
 class Colour(StrEnum):
     RED = "red"
 

@@ -165,6 +165,14 @@ def test_empty_answers_and_odd_gold_answers_are_kept(tmp_path):
     assert rows[0].answer == {"values": [1, "2"], "set": "{3}"}
 
 
+def test_a_remark_that_is_no_utf_8_is_written_with_a_question_mark(tmp_path):
+    group = scored("a", [0, 1], [2, 2])
+    first = dataclasses.replace(group.grades[0], detail="bad \ud800")
+    group = dataclasses.replace(group, grades=(first, *group.grades[1:]))
+    rows = write(tmp_path / "x.parquet", [entry(group)], [update(1, [group])])
+    assert [row.detail for row in rows] == ["bad ?", group.grades[1].detail]
+
+
 def test_all_token_columns_have_a_source():
     assert set(SOURCES) == {column.name for column in TRAINED_COLUMNS}
 
@@ -220,6 +228,8 @@ def same(left, right) -> None:
         assert len(left) == len(right)
         for one, other in zip(left, right, strict=True):
             same(one, other)
+    elif isinstance(left, float) and math.isnan(left):
+        assert math.isnan(right), "JSON has one NaN, whatever bits it had"
     elif isinstance(left, float):
         assert np.float64(left).tobytes() == np.float64(right).tobytes()
     else:

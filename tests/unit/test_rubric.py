@@ -135,7 +135,7 @@ def test_case_25_an_answer_that_hangs_times_out_and_the_others_are_kept():
     scored, states = grades(rubric, 3)
     assert states == ["right", "timeout", "wrong"]
     assert time.perf_counter() - started < 2.0
-    assert scored.grades[1].detail == "own: no grade of p#0/1 within 0.05 s"
+    assert scored.grades[1].detail == "own: no grade of p#0/1 (prompt p) within 0.05 s"
 
 
 def test_a_grader_that_limits_itself_is_not_timed_out_for_its_queue():

@@ -56,6 +56,17 @@ def test_what_is_not_there_is_absent_and_not_none():
     assert SCHEMAS["plain"]({"prompt": "q", "answer": 0}).answer == 0
 
 
+def test_the_answer_may_be_called_ground_truth_and_gsm8k_s_question_prompt():
+    chosen, why = choose_schema("auto", [{"prompt": "q", "ground_truth": "7"}])
+    assert (chosen, "'ground_truth'" in why) == ("trl", True)
+    assert SCHEMAS["trl"]({"prompt": "q", "ground_truth": "7"}).answer == "7"
+    assert SCHEMAS["plain"]({"question": "q", "ground_truth": "7"}).answer == "7"
+    row = {"prompt": "3+4?", "answer": "3+4=7\n#### 7"}
+    assert choose_schema("auto", [row])[0] == "gsm8k"
+    assert SCHEMAS["gsm8k"](row).answer == "7"
+    assert choose_schema("auto", [{"prompt": "q", "answer": ["####"]}])[0] == "plain"
+
+
 def test_text_prompts_with_a_solution_are_trl_and_with_an_answer_plain():
     assert choose_schema("auto", [{"prompt": "q", "solution": "7"}])[0] == "trl"
     assert choose_schema("auto", [{"prompt": "q", "answer": "7"}])[0] == "plain"

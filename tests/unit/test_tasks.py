@@ -14,7 +14,9 @@ from trimtab.data.tasks.sums import LONGEST_RAMBLE, Habits, demonstrate, terms_o
 from trimtab.data.tasks.task import Demonstration, Question, Task, split_of
 from trimtab.errors import DataError, SettingError
 from trimtab.loop.fresh import CHARACTERS, TinyModel, fresh_model
-from trimtab.rewards.answer import AnswerMatch
+from trimtab.rewards.build import build_grader
+from trimtab.rewards.grader import SelfChecking
+from trimtab.rewards.rubric import GraderConfig
 
 PERFECT = Habits(sign_lost=0, carry_lost=0, slip=0, rambles=0, no_marker=0, no_end=0)
 
@@ -62,7 +64,9 @@ def test_the_tiny_models_characters_are_enough(task):
 def test_the_answers_grade_as_right(task):
     model = fresh_model(TinyModel(layers=1, width=16, heads=1, kv_heads=1, inner=16), seed=0)
     prompts = load_prompts(DataConfig(task=task.name, train_prompts=50, held_out=50), model, 64)
-    assert not AnswerMatch(marker=task.marker).self_check([*prompts.train, *prompts.held_out])
+    grader = build_grader(GraderConfig(name=task.grader, options=task.grader_options))
+    assert isinstance(grader, SelfChecking)
+    assert not grader.self_check([*prompts.train, *prompts.held_out])
 
 
 def test_prompts_reach_the_model_as_they_are_demonstrated(task):

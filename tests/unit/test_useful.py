@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import comb
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_larger_groups_are_never_less_useful():
     assert shares[0].value < shares[1].value < shares[2].value
 
 
-@pytest.mark.parametrize(("right", "graded"), [([], []), ([3], [2]), ([1], [2, 2]), ([0], [0])])
+@pytest.mark.parametrize(("right", "graded"), [([], []), ([3], [2]), ([1], [2, 2]), ([0], [0]), ([1], [])])
 def test_impossible_counts_are_refused(right: list[int], graded: list[int]):
     with pytest.raises(SettingError):
         useful_share(right, graded, [4])
@@ -58,3 +59,33 @@ def test_impossible_counts_are_refused(right: list[int], graded: list[int]):
 def test_a_size_beyond_the_answers_cannot_be_counted():
     with pytest.raises(SettingError, match="at least 9"):
         useful_at(8, 3, 9)
+
+
+def test_the_count_is_unbiased_for_any_pass_rate():
+    for p in (0.1, 0.5, 0.93):
+        chances = [comb(8, c) * p**c * (1 - p) ** (8 - c) for c in range(9)]
+        for size in (2, 4, 8):
+            expected = sum(chance * useful_at(8, c, size) for c, chance in enumerate(chances))
+            assert expected == pytest.approx(1 - p**size - (1 - p) ** size)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("lumps", [0.0, 0.5])
+def test_the_model_covers_what_a_larger_group_would_have_shown(seed: int, lumps: float):
+    rng = np.random.default_rng(seed)
+    rates = np.where(rng.random(400) < lumps, 0.0, rng.beta(1.0, 1.5, size=400))
+    shares = useful_share(rng.binomial(8, rates).tolist(), [8] * 400, [4, 16, 32])
+    assert [share.method for share in shares] == ["counted", "beta-binomial", "beta-binomial"]
+    for share in shares:
+        size = share.size
+        truth = float(np.mean(1 - rates**size - (1 - rates) ** size))
+        assert share.low <= share.value <= share.high
+        assert share.low - 0.02 <= truth <= share.high + 0.02
+        assert share.answers_each == pytest.approx(size / share.value)
+
+
+def test_a_size_that_few_prompts_reach_is_modelled():
+    found = useful_share([2, 2, 1], [8, 4, 4], [8])
+    assert found[0].method == "beta-binomial"
+    found = useful_share([2] * 19 + [1], [8] * 19 + [4], [8])
+    assert (found[0].method, found[0].prompts) == ("counted", 19)

@@ -154,6 +154,15 @@ def test_only_trimtab_and_files_are_run(pool, tmp_path):
         pool.call(f"{broken}:f", 0, 60.0)
 
 
+def test_calls_that_fail_before_they_run_leave_the_keeper_awake(place):
+    pool = WorkerPool(1)
+    for _ in range(3):
+        with pytest.raises(WorkerFaultError, match="nothing"):
+            pool.submit(f"{place}:nothing", 0, 60.0).result(timeout=60)
+    assert pool.submit(f"{place}:echo", 1, 60.0).result(timeout=60) == 1
+    pool.close()
+
+
 def test_many_threads_and_loops_share_it(pool, place):
     found = []
 

@@ -85,6 +85,21 @@ def build_algorithm(
     Raises SettingError: unknown key or name (with the nearest one), wrong type, missing piece, a setting
     without effect, or a refusal (see ``refusals.py``).
     """
+    algorithm = composed(table, max_new_tokens=max_new_tokens)
+    name, own, pieces = _split(table)
+    _no_effect(algorithm, name, own, pieces, max_new_tokens)
+    refuse(algorithm, samples_per_prompt=samples_per_prompt, allow=allow)
+    return algorithm
+
+
+def composed(table: Mapping[str, Any], *, max_new_tokens: int) -> Algorithm:
+    """``build_algorithm`` without its refusals: what an algorithm is, for those who only look at a run."""
+    name, own, pieces = _split(table)
+    return _built(name, own, pieces, max_new_tokens)
+
+
+def _split(table: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """(name, the preset's own arguments, the pieces spelled out beside it)."""
     given = table_of(table, "algorithm")
     name = given.pop("name", None)
     if not isinstance(name, str):
@@ -92,10 +107,7 @@ def build_algorithm(
     if name != CUSTOM and name not in ALGORITHMS:
         raise SettingError(f"unknown algorithm {name!r}{nearest(name, [*ALGORITHMS, CUSTOM])}")
     pieces = {key: given.pop(key) for key in SLOTS if key in given}
-    algorithm = _built(name, given, pieces, max_new_tokens)
-    _no_effect(algorithm, name, given, pieces, max_new_tokens)
-    refuse(algorithm, samples_per_prompt=samples_per_prompt, allow=allow)
-    return algorithm
+    return name, given, pieces
 
 
 def _built(name: str, own: Mapping[str, Any], pieces: Mapping[str, Any], max_new_tokens: int) -> Algorithm:

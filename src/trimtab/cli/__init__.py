@@ -10,8 +10,26 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from trimtab import __version__
-from trimtab.cli import algorithms, check_objectives, cold_start, evaluate, explain, export, preflight, train
-from trimtab.cli.words import say, split_settings
+from trimtab.cli import (
+    algorithms,
+    audit,
+    check_objectives,
+    cold_start,
+    doctor,
+    evaluate,
+    explain,
+    export,
+    grade,
+    import_runs,
+    preflight,
+    replay,
+    report,
+    reward_model,
+    train,
+    watch,
+    whatif,
+)
+from trimtab.cli.words import joined, say, split_settings
 from trimtab.errors import SettingError, TrimtabError
 
 COMMANDS = {
@@ -21,12 +39,24 @@ COMMANDS = {
     "export": export,
     "algorithms": algorithms,
     "explain": explain,
+    "doctor": doctor,
+    "watch": watch,
+    "report": report,
     "cold-start": cold_start,
     "check-objectives": check_objectives,
+    "whatif": whatif,
+    "import": import_runs,
+    "replay": replay,
+    "grade": grade,
+    "audit": audit,
+    "reward-model": reward_model,
 }
 """Every command: a module with ``add(parser)`` and ``main(args) -> exit code``; its docstring is its help."""
 
-TAKES_SETTINGS = ("train", "eval", "preflight", "cold-start")
+TAKES_SETTINGS = ("train", "eval", "preflight", "cold-start", "reward-model", "whatif", "import")
+
+TAKES_TEXT = {"grade": grade.TEXTS, "audit": audit.TEXTS}
+"""Commands whose words are never settings, with the options whose value may begin with a dash."""
 
 USER_ERROR = 2
 
@@ -50,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(tokens: list[str]) -> int:
-    words, settings = split_settings(tokens)
+    texts = TAKES_TEXT.get(tokens[0]) if tokens else None
+    words, settings = split_settings(tokens) if texts is None else (joined(tokens, texts), [])
     args = make_parser().parse_args(words)
     if settings and args.command not in TAKES_SETTINGS:
         raise SettingError(f"{args.command} takes no settings, got {settings[0]!r}")

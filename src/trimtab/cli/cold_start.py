@@ -17,7 +17,7 @@ from trimtab.cli.words import say
 from trimtab.errors import DataError
 
 if TYPE_CHECKING:
-    from trimtab.loop.cold_start import ColdStart, Progress
+    from trimtab.loop.cold_start import ColdStart, ColdStartSummary, Progress
 
 EMBEDDED_TASK = "sums"
 
@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     summary = cold_start(settings_of(args.settings), args.to, progress=_tell)
     if summary.evaluation:
         say(evaluation_line("result", summary.evaluation))
-    say(f"{summary.parameters} parameters, weights sha256 {summary.sha256}{_compared(summary.sha256)}")
+    say(f"{summary.parameters} parameters, weights sha256 {summary.sha256}{_compared(summary)}")
     say(f"model written to {args.to}")
     return 0
 
@@ -70,14 +70,14 @@ def _tell(progress: Progress) -> None:
     )
 
 
-def _compared(sha256: str) -> str:
-    """Whether these are the weights in the package; nothing where the package has none."""
+def _compared(summary: ColdStartSummary) -> str:
+    """Whether these are the task's weights in the package; nothing where the package has none."""
     from trimtab.loop.cold_start import weights_hash
     from trimtab.models import EMBEDDED, resolve_path
 
     try:
-        folder = Path(resolve_path(f"{EMBEDDED}{EMBEDDED_TASK}"))
+        folder = Path(resolve_path(f"{EMBEDDED}{summary.settings['task']}"))
     except DataError:
         return ""
-    same = weights_hash(folder) == sha256
-    return f" ({'the same as' if same else 'not those of'} {EMBEDDED}{EMBEDDED_TASK} in the package)"
+    same = weights_hash(folder) == summary.sha256
+    return f" ({'the same as' if same else 'not those of'} {EMBEDDED}{folder.name} in the package)"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 INTERRUPTED = 130
 NEWEST = ""
-MAY_CHANGE = ("run.steps", "model.device", "evaluation.every", "record.")
+MAY_CHANGE = ("run.steps", "model.device", "evaluation.every", "record.", "doctor.")
 """What a resumed run may be given anew; anything else would make it another run."""
 
 

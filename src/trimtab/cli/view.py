@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from trimtab.cli.lines import COURSE, SHOWN, Pace, closing_lines, duration, evaluation_line, sparkline
@@ -17,8 +17,13 @@ from trimtab.cli.words import safe, say
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+    from trimtab.record.findings import Finding
 
 Clock = Callable[[], float]
+FINDINGS = 4
+STYLES = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def choose_view(*, plain: bool, out: TextIO, dumb: bool = False) -> PlainView | TerminalView:
@@ -61,6 +66,9 @@ class PlainView:
     def message(self, text: str) -> None:
         self._say(text)
 
+    def verdict(self, text: str, found: Sequence[Finding]) -> None:
+        """What is new in it has come as a message; a log file needs no more."""
+
     def finish(self, summary: Mapping[str, Any]) -> None:
         for line in closing_lines(summary):
             self._say(line)
@@ -85,6 +93,8 @@ class TerminalView:
         self._pace = Pace(clock())
         self._values: Mapping[str, float] = {}
         self._history: dict[str, deque[float]] = {}
+        self._verdict = ""
+        self._found: Sequence[Finding] = ()
         columns = (
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(),
@@ -118,6 +128,11 @@ class TerminalView:
         self._bar.update(self._task, completed=step, left="" if left is None else f"{duration(left)} left")
         self._live.refresh()
 
+    def verdict(self, text: str, found: Sequence[Finding]) -> None:
+        """Stays below the numbers until the doctor looks again."""
+        self._verdict, self._found = text, found
+        self._live.refresh()
+
     def message(self, text: str) -> None:
         for line in text.splitlines():
             self._say(line)
@@ -143,7 +158,21 @@ class TerminalView:
             if text:
                 course = sparkline(tuple(self._history[shown.key]))
                 grid.add_row(Text(shown.label), Text(text, style="bold"), Text(course, style="cyan"))
-        return Group(self._bar.get_renderable(), grid)
+        return Group(self._bar.get_renderable(), grid, *self._doctor())
+
+    def _doctor(self) -> Iterator[Text]:
+        """The gravest findings, one line each; the verdict where nothing was found."""
+        from rich.text import Text
+
+        if self._verdict and not self._found:
+            yield Text(f"doctor  {safe(self._verdict)}", style="green")
+        for finding in self._found[:FINDINGS]:
+            severity = str(finding.severity)
+            yield Text.assemble(
+                (f"{severity:<9}", STYLES[severity]), safe(finding.title), overflow="ellipsis"
+            )
+        if len(self._found) > FINDINGS:
+            yield Text(f"and {len(self._found) - FINDINGS} more: trimtab doctor", style="dim")
 
     def _say(self, line: str, style: str = "") -> None:
         from rich.text import Text

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from trimtab.errors import SettingError
 
@@ -35,6 +36,27 @@ def split_settings(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             raise SettingError(f"--{key} needs a value: --{key} VALUE or {key}=VALUE")
     return words, settings
+
+
+def joined(tokens: Sequence[str], options: Sequence[str]) -> list[str]:
+    """``--response -x`` as ``--response=-x``, so that a value may begin with a dash."""
+    words: list[str] = []
+    queue = list(tokens)
+    while queue:
+        token = queue.pop(0)
+        words.append(f"{token}={queue.pop(0)}" if token in options and queue else token)
+    return words
+
+
+def option(token: str) -> tuple[str, Any]:
+    """``key=value`` of a grader: its value as TOML has it, else text. Raises SettingError without ``=``."""
+    key, equals, text = token.partition("=")
+    if not (equals and key):
+        raise SettingError(f"an option is written --option key=value, got {token!r}")
+    try:
+        return key, tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, text
 
 
 def safe(text: str) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 from trimtab.algorithms import build_algorithm
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.data.prompts import DataConfig
+from trimtab.doctor.config import DoctorConfig
 from trimtab.errors import SettingError, nearest
 from trimtab.evaluation.config import EvaluationConfig
 from trimtab.models import ModelConfig
 from trimtab.record import RecordConfig
-from trimtab.rewards.build import build_rubric
+from trimtab.rewards.build import GRADERS, build_rubric
 from trimtab.rewards.rubric import RewardConfig
 from trimtab.rollout.engine import Sampling
 from trimtab.trainer import TrainerConfig
@@ -96,6 +97,7 @@ class Run:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     record: RecordConfig = field(default_factory=RecordConfig)
+    doctor: DoctorConfig = field(default_factory=DoctorConfig)
 
     def __post_init__(self) -> None:
         if self.trainer.updates_per_step > self.sampling.prompts_per_step:
@@ -105,6 +107,7 @@ class Run:
                 f"raise sampling.prompts_per_step or lower trainer.updates_per_step"
             )
         algorithm = self.build_algorithm()
+        self._check_group_size()
         if not any(".py:" in grader.name for grader in self.reward.graders):
             rubric = build_rubric(self.reward)  # a function's file is left alone until the run starts
             part = algorithm.selection.part if algorithm.selection else None
@@ -112,6 +115,20 @@ class Run:
             if part is not None and part not in names:
                 raise SettingError(
                     f"algorithm.selection.part: no grader is named {part!r}{nearest(part, names)}"
+                )
+
+    def _check_group_size(self) -> None:
+        """Raise SettingError where a grader compares answers and a prompt has fewer than it needs."""
+        kinds = [GRADERS.get(grader.name) for grader in self.reward.graders]
+        smallest = max((getattr(kind, "smallest_group", 1) for kind in kinds), default=1)
+        counts = {"sampling.samples_per_prompt": self.sampling.samples_per_prompt}
+        if self.data.held_out:
+            counts["evaluation.samples"] = self.evaluation.samples
+        for name, count in counts.items():
+            if count < smallest:
+                raise SettingError(
+                    f"a grader of reward.graders compares the answers to a prompt and needs {smallest} of "
+                    f"them, but {name} is {count}; raise it"
                 )
 
     def build_algorithm(self) -> Algorithm:

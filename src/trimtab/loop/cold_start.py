@@ -34,8 +34,8 @@ from trimtab.loop.fresh import TinyModel, fresh_model
 from trimtab.models import LoadedModel, export_model, load_model
 from trimtab.objectives.aggregate import token_mean
 from trimtab.objectives.objective import Objective
-from trimtab.rewards.answer import AnswerMatch
-from trimtab.rewards.rubric import Rubric
+from trimtab.rewards.build import build_rubric
+from trimtab.rewards.rubric import GraderConfig, RewardConfig, Rubric
 from trimtab.rollout.engine import Sampling
 from trimtab.rollout.local import LocalEngine
 from trimtab.trainer.config import TrainerConfig
@@ -231,13 +231,18 @@ async def _measure(settings: ColdStart, model: LoadedModel) -> dict[str, Any]:
     prompts = load_prompts(source, model, settings.max_new_tokens).held_out
     result: Evaluation = await evaluate(
         LocalEngine(model),
-        Rubric([(AnswerMatch(marker=TASKS[settings.task].marker), 1.0)]),
+        _rubric(settings.task),
         prompts,
         samples=settings.samples,
         sampling=Sampling(max_new_tokens=settings.max_new_tokens),
         seed=settings.seed,
     )
     return result.summary(sorted({1, settings.samples}))
+
+
+def _rubric(name: str) -> Rubric:
+    task = TASKS[name]
+    return build_rubric(RewardConfig(graders=(GraderConfig(name=task.grader, options=task.grader_options),)))
 
 
 def _made_with() -> dict[str, str]:

@@ -44,6 +44,8 @@ class Collected:
     ``kept`` are trained in this step, carried ones first; ``surplus`` waits for the next step;
     ``judged`` holds every group whose fate this step decided, with the reason; a surplus group's fate is
     decided by the step that trains or drops it. ``fresh_kept`` counts fresh groups that can teach.
+    Grading overlaps sampling: ``grade_seconds`` is what it added, the work in this thread and the wait after
+    the last answer was sampled.
     """
 
     fresh: list[ScoredGroup] = field(default_factory=list)
@@ -122,12 +124,10 @@ async def _sample_and_grade(
     engine: RolloutEngine, rubric: Rubric, draws: list[Draw], wanted: Wanted, found: Collected
 ) -> list[ScoredGroup]:
     """The groups of these draws, graded, in the order of the draws whatever order they finished in."""
-    started, grading = time.perf_counter(), 0.0
-    scored: dict[str, ScoredGroup] = {}
-    async for group in engine.generate(draws, wanted.rollouts, wanted.sampling, seed=wanted.seed):
-        before = time.perf_counter()
-        scored[group.key] = await rubric.grade(group)
-        grading += time.perf_counter() - before
+    started, before = time.perf_counter(), rubric.seconds
+    sampled = engine.generate(draws, wanted.rollouts, wanted.sampling, seed=wanted.seed)
+    scored = {group.group.key: group for group in await rubric.grade_all(sampled)}
+    grading = rubric.seconds - before
     found.grade_seconds += grading
     found.sample_seconds += time.perf_counter() - started - grading
     groups = [scored[draw.key] for draw in draws]

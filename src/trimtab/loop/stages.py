@@ -15,6 +15,7 @@ from trimtab.data.packing import pack, split_updates
 from trimtab.objectives.objective import Objective
 from trimtab.rewards.shaping import reward_groups
 from trimtab.rollout.engine import RolloutEngine
+from trimtab.trainer.faults import NotFiniteError, require_finite
 from trimtab.trainer.trainer import Trainer
 from trimtab.types import Batch, RewardedGroup, ScoredGroup, StepReport, WeightSource
 
@@ -38,9 +39,18 @@ def pack_groups(groups: Sequence[RewardedGroup], algorithm: Algorithm) -> Batch:
     return pack(groups, overlong_filter=algorithm.overlong_filter)
 
 
-async def annotate(trainer: Trainer, batch: Batch, algorithm: Algorithm) -> Batch:
-    """The columns the algorithm needs and only a model can fill, by the weights before any update."""
-    return await trainer.annotate(batch, algorithm.needs | {"old_logprobs_T"})
+async def annotate(
+    trainer: Trainer, batch: Batch, algorithm: Algorithm, *, only_update: bool = False
+) -> Batch:
+    """The columns the algorithm needs and only a model can fill, by the weights before any update.
+
+    only_update: the step makes one update, whose own pass is by these weights; a pass before it for the
+    old log-probabilities would be the same one twice, and is left out where the trainer offers that.
+    """
+    columns = algorithm.needs | {"old_logprobs_T"}
+    if only_update and trainer.old_from_update and algorithm.kl_in_reward is None:
+        columns -= {"old_logprobs_T"}
+    return await trainer.annotate(batch, columns)
 
 
 def advantages(batch: Batch, algorithm: Algorithm) -> Batch:
@@ -48,6 +58,15 @@ def advantages(batch: Batch, algorithm: Algorithm) -> Batch:
     if algorithm.kl_in_reward is not None:
         batch = batch.with_columns(kl_rewards_T=algorithm.kl_in_reward(batch))
     return batch.with_columns(**algorithm.advantage(batch))
+
+
+def checked(batch: Batch, update: int) -> Batch:
+    """The batch, where all numbers that its update will use are finite. Raises NotFiniteError elsewhere."""
+    try:
+        require_finite(batch)
+    except NotFiniteError as fault:
+        raise fault.at(update, batch) from None
+    return batch
 
 
 def objective_of(algorithm: Algorithm, entropy_coefficient: float | None) -> Objective:
@@ -67,7 +86,14 @@ async def update(
     done: list[Update] = []
     for sequences in split_updates(batch, updates=updates, epochs=epochs, seed=seed):
         part = objective.weighted(batch.select(sequences))
-        done.append(Update(first + len(done), part, await trainer.update(part, objective)))
+        number = first + len(done)
+        try:
+            report = await trainer.update(part, objective)
+        except NotFiniteError as fault:
+            raise fault.at(number, part) from None
+        if "old_logprobs_T" not in part.columns and report.trace.logprobs_T is not None:
+            part = part.with_columns(old_logprobs_T=report.trace.logprobs_T)
+        done.append(Update(number, part, report))
         await asyncio.sleep(0)  # an interruption from the keyboard takes effect here
     return done
 

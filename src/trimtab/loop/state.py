@@ -24,8 +24,9 @@ class Counters:
 
     ``keep_rate`` is the share of drawn groups that selection kept lately, in (0, 1]: it decides
     how many prompts a refill draws, and is made of counts only, so that a run repeats exactly.
+    ``right`` of ``graded`` answers, before selection, since the evaluation before.
     ``empty_steps`` and ``cut_steps`` count steps in a row: without a group to train on, and with hardly an
-    answer that ended and none right. ``grader_zeros``: see ``notices.silent_graders``.
+    answer that ended and none right. ``part_streaks``: see ``notices.constant_parts``.
     """
 
     step: int = 0
@@ -37,7 +38,9 @@ class Counters:
     groups_trained: int = 0
     empty_steps: int = 0
     cut_steps: int = 0
-    grader_zeros: dict[str, int] = field(default_factory=dict)
+    part_streaks: dict[str, list[float]] = field(default_factory=dict)
+    right: int = 0
+    graded: int = 0
     keep_rate: float = 1.0
     entropy_coefficient: float | None = None
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.config import Run
+from trimtab.doctor.diagnose import verdict
+from trimtab.doctor.live import LiveDoctor
 from trimtab.errors import RunError, TrimtabError
 from trimtab.evaluation.evaluator import Evaluation, evaluate
 from trimtab.loop import notices, observe, stages
 from trimtab.loop.checks import SelfChecks
 from trimtab.loop.clock import Stopwatch
 from trimtab.loop.collect import Collected, Wanted, collect
-from trimtab.loop.saving import save_checkpoint
+from trimtab.loop.saving import keep_fault, save_checkpoint
 from trimtab.loop.state import LoopState
 from trimtab.loop.view import View
 from trimtab.metrics import read
@@ -27,9 +29,9 @@ from trimtab.record.events import Event
 from trimtab.record.writer import RunRecord
 from trimtab.rewards.rubric import Rubric
 from trimtab.rollout.engine import RolloutEngine
-from trimtab.trainer.faults import first_not_finite
+from trimtab.trainer.faults import NotFiniteError, first_not_finite
 from trimtab.trainer.trainer import Trainer
-from trimtab.types import Prompt, RewardedGroup
+from trimtab.types import GradeState, Prompt, RewardedGroup
 
 MAX_EMPTY_STEPS = 3
 """Steps in a row that teach nothing and end a run without selection settings of its own."""
@@ -53,6 +55,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     """Run the loop from ``state`` to ``run.run.steps``, evaluations at start and end included."""
     algorithm = run.build_algorithm()
     checks = SelfChecks(machines.engine, machines.record, machines.view)
+    doctor = LiveDoctor(run.doctor, machines.record, machines.view.message, state.counters.step)
     checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:
         await evaluate_policy(run, machines, state, "start")
@@ -62,10 +65,16 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
         last, exhausted = done == run.run.steps, _exhausted(step, algorithm, state)
         if machines.held_out and not last and run.evaluation.every and done % run.evaluation.every == 0:
             await evaluate_policy(run, machines, state, f"step {done}")
-        if last or exhausted or done % run.record.checkpoint_every == 0:
-            await save_checkpoint(machines.trainer, machines.record, state)
-        if exhausted and not last:
-            raise RunError(exhausted)
+        saving = bool(last or exhausted or done % run.record.checkpoint_every == 0)
+        sick = doctor.look(done, saving=saving)
+        if doctor.seconds and doctor.diagnosis is not None:
+            machines.view.verdict(verdict(doctor.diagnosis), doctor.diagnosis.found)
+        state.add_train_seconds({"doctor": doctor.seconds} if doctor.seconds else {}, doctor.seconds)
+        if saving or sick:
+            await save_checkpoint(machines.trainer, machines.record, state, protect=doctor.protected)
+            doctor.saved(done)
+        if (exhausted or sick) and not last:
+            raise RunError(exhausted or sick)
     if state.carried:
         waiting = [scored.group.key for scored in state.carried]
         machines.record.event(Event.GROUPS_WAITING, state.counters.step - 1, groups=waiting)
@@ -96,9 +105,11 @@ async def train_step(
         with watch.stage("sync"):
             weights = await stages.sync(machines.trainer, machines.engine)
         checks.published(number, weights, updates)
-    except TrimtabError:
+    except TrimtabError as fault:
         observe.write_events(machines.record, step)
         observe.write_rollouts(machines.record, step)
+        if isinstance(fault, NotFiniteError):
+            await keep_fault(fault, machines.trainer, machines.record, state.counters)
         raise
     _advance(state, step)
     _record(step, algorithm, machines, state, watch)
@@ -119,9 +130,12 @@ async def update_policy(
     if not batch.num_sequences:
         return []
     with watch.stage("annotate"):
-        batch = await stages.annotate(machines.trainer, batch, algorithm)
+        once = run.trainer.updates_per_step * run.trainer.epochs == 1
+        batch = await stages.annotate(machines.trainer, batch, algorithm, only_update=once)
     with watch.stage("advantages"):
         batch = stages.advantages(batch, algorithm)
+    if run.trainer.max_nonfinite_skips == 0:
+        batch = stages.checked(batch, state.counters.updates)
     with watch.stage("update"):
         return await stages.update(
             machines.trainer,
@@ -148,7 +162,7 @@ async def evaluate_policy(run: Run, machines: Machines, state: LoopState, label:
     start = None
     if "start" in state.evaluations:
         start = Evaluation.from_json(load_evaluation(machines.record.folder, "start"))
-    summary = evaluation.summary(run.evaluation.ks, start)
+    summary = evaluation.summary(run.evaluation.ks, start) | _train_gap(evaluation, state)
     save_evaluation(machines.record.folder, label, evaluation.to_json())
     machines.record.event(Event.EVALUATED, state.counters.step, label=label, **summary)
     machines.view.evaluation(label, summary)
@@ -183,6 +197,17 @@ def _advance(state: LoopState, step: observe.Step) -> None:
     if found.fresh:
         counters.cut_steps = 0 if notices.cut_off(found.fresh) is None else counters.cut_steps + 1
     state.memory.observe_trained(found.kept)
+    grades = [grade for scored in found.fresh for grade in scored.grades if grade.graded]
+    counters.right += sum(grade.state is GradeState.RIGHT for grade in grades)
+    counters.graded += len(grades)
+
+
+def _train_gap(evaluation: Evaluation, state: LoopState) -> dict[str, float]:
+    """``train_gap`` of the evaluation, where something was trained since the one before."""
+    counters, held_out = state.counters, evaluation.values(1)
+    right, graded = counters.right, counters.graded
+    counters.right = counters.graded = 0
+    return {"train_gap": right / graded - float(held_out.mean())} if graded and len(held_out) else {}
 
 
 def _record(
@@ -207,13 +232,15 @@ def _record(
 
 
 def _tell(step: observe.Step, machines: Machines, state: LoopState) -> None:
-    """Say it where a grader never gave a point, or where a step found fewer groups than it wanted or made no
+    """Say it where a grader never moves, or where a step found fewer groups than it wanted or made no
     update; the last two are normal outcomes.
     """
     found, done = step.collected, state.counters.step
-    for sentence in notices.silent_graders(found.fresh, state.counters.grader_zeros):
+    for sentence in notices.constant_parts(found.fresh, state.counters.part_streaks):
         machines.record.event(Event.WARNED, step.number, message=sentence)
         machines.view.message(f"step {done}: {sentence}")
+    if (lost := notices.lost_answers(found.fresh)) is not None:
+        machines.view.message(f"step {done}: {lost}")
     if not found.kept:
         machines.record.event(Event.STEP_EMPTY, step.number, reason=_fates(found))
         machines.view.message(f"step {done}: no group to train on ({_fates(found)}); no update was made")

@@ -17,14 +17,9 @@ Advantages are 0 where masked. Lengths count response tokens, an end token inclu
 
 from __future__ import annotations
 
-from trimtab.types.batch import (
-    Batch,
-    MissingColumnError,
-    ModelOutput,
-    StepReport,
-    Trace,
-    WeightSource,
-)
+import importlib
+from typing import TYPE_CHECKING
+
 from trimtab.types.rollouts import (
     GRADED_STATES,
     UNIFORM_TOLERANCE,
@@ -42,6 +37,16 @@ from trimtab.types.rollouts import (
     ScoredGroup,
     VersionSpan,
 )
+
+if TYPE_CHECKING:
+    from trimtab.types.batch import (
+        Batch,
+        MissingColumnError,
+        ModelOutput,
+        StepReport,
+        Trace,
+        WeightSource,
+    )
 
 __all__ = [
     "GRADED_STATES",
@@ -66,3 +71,10 @@ __all__ = [
     "VersionSpan",
     "WeightSource",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The nouns of the packed batch, loaded when first named: who grades an answer needs no torch."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("trimtab.types.batch"), name)

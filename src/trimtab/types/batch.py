@@ -142,12 +142,14 @@ class ModelOutput:
     """What one forward pass says of the T tokens of a batch, with gradients where training.
 
     ``logprobs_T`` float32 at the sampling temperature; ``entropy_T`` nats over the whole
-    vocabulary; ``values_T`` from the critic, None where there is none.
+    vocabulary; ``values_T`` from the critic, None where there is none; ``experts_T`` [T, layers, k] the
+    experts that a mixture of experts chose, None in a dense model.
     """
 
     logprobs_T: Tensor
     entropy_T: Tensor
     values_T: Tensor | None = None
+    experts_T: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -155,7 +157,8 @@ class Trace:
     """What an objective saw of each token, detached. None means: this objective has no such thing.
 
     ``ratio_T`` as the surrogate used it; ``gate_T`` share of the gradient let through; ``clamped_T``
-    log-ratio clamped before exp; ``kl_T`` value of the KL term; ``value_clipped_T`` value loss cut.
+    log-ratio clamped before exp; ``kl_T`` value of the KL term; ``value_clipped_T`` value loss cut;
+    ``routing_T`` share of the old policy's experts that are chosen again, NaN where they are not known.
     """
 
     logprobs_T: Tensor | None = None
@@ -166,6 +169,7 @@ class Trace:
     kl_T: Tensor | None = None
     values_T: Tensor | None = None
     value_clipped_T: Tensor | None = None
+    routing_T: Tensor | None = None
 
     def __or__(self, other: Trace) -> Trace:
         """Both traces together; where both have a field, ``other`` counts. Clamped is what either clamped."""

@@ -5,7 +5,7 @@
     python -m benchmarks.speed smollm2 --json speed.json   and the numbers as JSON
 
 TRL is tried in several configurations, a step or two each; the fastest one meets trimtab. Needs the extra
-``peers``: pip install -c constraints.txt -e '.[peers]'
+``speed``: pip install -e '.[speed]'
 """
 # SPDX-License-Identifier: Apache-2.0
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.doctor.case import Case
+from trimtab.doctor.statistics import Course
 from trimtab.doctor.suspicion import Suspicion, causes
 from trimtab.record.findings import Evidence, Exhibit, Finding, Outcome, Severity
 
@@ -33,6 +34,15 @@ def too_short(case: Case, rule: str, steps: int = FEW) -> Finding:
         title=f"needs {steps} steps, there are {len(case.history)}",
         step=case.step,
     )
+
+
+def followed(case: Case, rule: str, key: str, steps: int = FEW) -> Course | Finding:
+    """The course of the metric that the rule is about; or the finding that it could not look."""
+    if missing := case.missing(key):
+        return skipped(case, rule, *missing)
+    course = case.course(key)
+    assert course is not None, "a metric that is not missing has a course"
+    return course if course.count >= steps else too_short(case, rule, steps)
 
 
 def absent(case: Case, rule: str, why: str) -> Finding:

@@ -9,7 +9,7 @@ from trimtab.doctor.causes import rewards, updates
 from trimtab.doctor.evidence import exhibits
 from trimtab.doctor.rules.roots import FAULTS
 from trimtab.doctor.suspicion import Suspect, Suspicion, blame, suspicion
-from trimtab.doctor.verdicts import clear, facts, found, skipped, too_short
+from trimtab.doctor.verdicts import clear, facts, followed, found, skipped
 from trimtab.record.findings import Finding, Severity
 
 STEPS = 8
@@ -44,12 +44,9 @@ EXPLOSION: tuple[Suspect, ...] = (*FAULTS, updates.entropy_bonus_too_large)
 def entropy_collapse(case: Case) -> Finding:
     """Symptom 6: the policy became certain while there was still much to learn."""
     rule, key = "entropy-collapse", "policy/entropy"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     passed = case.course("pass/at_1") or case.course("reward/outcome")
     level, lost = (1.0, False) if passed is None else (passed.now, passed.now < passed.peak - 0.15)
     factor = course.factor()
@@ -80,12 +77,9 @@ def entropy_collapse(case: Case) -> Finding:
 def entropy_explosion(case: Case) -> Finding:
     """Symptom 6: the policy becomes noise."""
     rule, key = "entropy-explosion", "policy/entropy"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     factor = course.now / max(course.low, course.start, 1e-6)
     passed = case.course("pass/at_1") or case.course("reward/outcome")
     rising = passed is not None and passed.rises

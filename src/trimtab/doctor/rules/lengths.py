@@ -11,7 +11,7 @@ from trimtab.doctor.causes import region as token_causes
 from trimtab.doctor.evidence import exhibits
 from trimtab.doctor.rules.roots import FAULTS
 from trimtab.doctor.suspicion import Suspect, Suspicion, blame, share, suspicion
-from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, found, skipped, too_short
+from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, followed, found, skipped, too_short
 from trimtab.record.findings import Finding, Severity
 
 STEPS = 8
@@ -44,12 +44,9 @@ GROWTH: tuple[Suspect, ...] = (*FAULTS, long_thought)
 def length_growth(case: Case) -> Finding:
     """Symptom 2: answers grow fast, with or without reward."""
     rule, key = "length-growth", "length/mean"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     passed, factor = case.course("pass/at_1"), course.factor()
     better = passed is not None and passed.rises and passed.now > passed.start + 0.05
     cut = case.course("length/truncated")
@@ -73,12 +70,9 @@ def length_growth(case: Case) -> Finding:
 def length_collapse(case: Case) -> Finding:
     """Symptom 2: answers shrink."""
     rule, key = "length-collapse", "length/mean"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     passed, factor = case.course("pass/at_1") or case.course("reward/outcome"), course.factor()
     worse = passed is not None and passed.now < max(passed.start, passed.peak - 0.1) - 0.05
     flat = passed is None or not passed.rises
@@ -132,12 +126,9 @@ def length_rewarded(case: Case) -> Finding:
 def truncation(case: Case) -> Finding:
     """Symptom 7: the limit decides the grade."""
     rule, key = "truncation", "length/truncated"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < FEW:
-        return too_short(case, rule)
+    course = followed(case, rule, key)
+    if isinstance(course, Finding):
+        return course
     passed = case.course("pass/at_1") or case.course("reward/outcome")
     if course.now < 0.2 or (course.falls and course.now < 0.5 and passed is not None and passed.rises):
         return clear(case, rule, f"{share(course.now)} of the answers are cut off", fact(case, key))

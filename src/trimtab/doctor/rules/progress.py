@@ -11,7 +11,7 @@ from trimtab.doctor.causes import rewards, updates
 from trimtab.doctor.evidence import exhibits
 from trimtab.doctor.rules.roots import FAULTS
 from trimtab.doctor.suspicion import Suspicion, blame, share, suspicion
-from trimtab.doctor.verdicts import FEW, clear, fact, facts, found, skipped, too_short
+from trimtab.doctor.verdicts import FEW, clear, fact, facts, followed, found, skipped, too_short
 from trimtab.record.findings import Evidence, Finding, Severity
 
 STEPS = 8
@@ -22,12 +22,9 @@ DRIFT = 0.15
 def reference_drift(case: Case) -> Finding:
     """Symptom 1: the policy leaves the reference fast."""
     rule, key = "reference-drift", "kl/reference_k3"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     entropy = case.course("policy/entropy")
     room = DRIFT if entropy is None else max(DRIFT, 1.5 * entropy.start)
     signed = updates.wrong_kl_sign(case).score > 0.9
@@ -68,12 +65,9 @@ def outcome_falls(case: Case) -> Finding:
     """Symptoms 1, 6 and 12: the policy gets worse at its own task."""
     rule = "outcome-falls"
     key = "pass/at_1" if case.has("pass/at_1") else "reward/outcome"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < STEPS:
-        return too_short(case, rule, STEPS)
+    course = followed(case, rule, key, STEPS)
+    if isinstance(course, Finding):
+        return course
     drop = course.peak - course.now
     lasting = drop > max(0.1, 3 * course.spread) and course.now < 0.75 * course.peak
     below_start = course.now < course.start - max(0.05, course.spread)

@@ -9,7 +9,7 @@ from trimtab.doctor.causes import sampling, updates
 from trimtab.doctor.evidence import exhibits
 from trimtab.doctor.evidence.training import outside_box
 from trimtab.doctor.suspicion import SHOWN, Suspicion, blame, plain, share, suspicion
-from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, found, skipped, too_short
+from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, followed, found, skipped, too_short
 from trimtab.record.findings import Finding, Severity
 
 CLIPPED_SEQUENCES = 0.75
@@ -30,12 +30,9 @@ def gspo_clip(case: Case) -> Finding:
         return absent(case, rule, "no sequence ratio")
     if case.setup.parts is None:
         return skipped(case, rule, "algorithm")
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < FEW:
-        return too_short(case, rule)
+    course = followed(case, rule, key)
+    if isinstance(course, Finding):
+        return course
     if course.now < CLIPPED_SEQUENCES:
         title = f"{share(course.now)} of the answers are cut, which is normal for GSPO (its paper: 15%)"
         return clear(case, rule, title, fact(case, key))
@@ -144,12 +141,9 @@ def sapo_gates(case: Case) -> Finding:
         return skipped(case, rule, "algorithm")
     if case.setup.gate is None:
         return absent(case, rule, "no soft gate")
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    mass = case.course(key)
-    assert mass is not None
-    if mass.count < FEW:
-        return too_short(case, rule)
+    mass = followed(case, rule, key)
+    if isinstance(mass, Finding):
+        return mass
     below = max(case.median("gate/positive_below_half"), case.median("gate/negative_below_half"))
     sharp = token_causes.sapo_temperature_too_large(case)
     shut = mass.now < SHUT or below > 0.2
@@ -185,12 +179,9 @@ def sapo_gates(case: Case) -> Finding:
 def large_updates(case: Case) -> Finding:
     """Symptoms 5, 8 and 12: the updates of one step carry the policy away from its own answers."""
     rule, key = "updates-too-large", "kl/old_k3"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < FEW:
-        return too_short(case, rule)
+    course = followed(case, rule, key)
+    if isinstance(course, Finding):
+        return course
     removed = 0.0 if case.setup.sequence_ratio else case.median("clip/removed")
     level = max(case.median(key), course.now)
     if level < STEP_KL and removed < CLIPPED_TOKENS:

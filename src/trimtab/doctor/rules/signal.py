@@ -13,7 +13,7 @@ from trimtab.doctor.evidence import exhibits
 from trimtab.doctor.evidence.answers import repeated_prompts
 from trimtab.doctor.rules.roots import FAULTS
 from trimtab.doctor.suspicion import Suspect, blame, share
-from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, found, skipped, too_short
+from trimtab.doctor.verdicts import FEW, absent, clear, fact, facts, followed, found, skipped, too_short
 from trimtab.record.findings import Evidence, Finding, Severity
 from trimtab.record.rows import RolloutRow
 
@@ -149,12 +149,9 @@ def loss_near_zero(case: Case) -> Finding:
 def duplicate_rollouts(case: Case) -> Finding:
     """Symptom 12: answers of a group repeat each other more than the policy's entropy explains."""
     rule, key = "duplicate-rollouts", "groups/duplicates"
-    if missing := case.missing(key):
-        return skipped(case, rule, *missing)
-    course = case.course(key)
-    assert course is not None
-    if course.count < FEW:
-        return too_short(case, rule)
+    course = followed(case, rule, key)
+    if isinstance(course, Finding):
+        return course
     seeds = group_causes.seeds_repeat(case)
     cold = case.setup.temperature is not None and case.setup.temperature < 0.6
     expected = expected_duplicates(case)

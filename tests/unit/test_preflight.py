@@ -203,7 +203,9 @@ def test_the_verdict_is_the_worst_check():
 
 def test_the_default_recipe_is_ready(capsys: pytest.CaptureFixture[str]):
     code = main(["preflight", "quickstart", "--answers", "64", "--json"])
-    found = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert "loading embedded/sums; then 64 answers" in said.err
     by_name = {check["name"]: check for check in found["checks"]}
     assert code == 0
     assert found["verdict"].startswith("ready")

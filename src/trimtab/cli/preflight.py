@@ -51,6 +51,11 @@ def main(args: argparse.Namespace) -> int:
 
     run = resolve(args.recipes, args.settings)
     budget = Budget(answers=args.answers, seconds=args.seconds)
+    say(
+        f"loading {run.model.path}; then {args.answers} answers, sampled for about {args.seconds:g} s at "
+        "most, and one update",
+        sys.stderr,
+    )
     found = asyncio.run(preflight(_subject(run), budget))
     if args.json:
         print(json.dumps(found.to_json()))

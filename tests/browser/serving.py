@@ -21,7 +21,7 @@ from trimtab.dashboard.store import RunStore
 @contextmanager
 def served(root: Path, pairs: Path | None = None) -> Iterator[str]:
     """The address of a server over ``root``, on a free port of the loopback interface."""
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(application(RunStore(root), pairs), log_level="error", lifespan="off")
     server = uvicorn.Server(config)

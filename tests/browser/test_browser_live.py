@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +17,14 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Opens
-from tests.browser.serving import served
+from tests.browser.runs import RECORDED
+from tests.browser.serving import served, until
+from trimtab.dashboard import store as store_module
+from trimtab.dashboard.store import OpenRun
+from trimtab.record.reader import RunReader
 
 ROOT = Path(__file__).parents[2]
+CANVAS = "figure[data-key='reward/outcome'] canvas"
 
 
 class Writer:
@@ -112,3 +119,25 @@ def test_a_folder_without_runs_says_how_to_start_one(tmp_path: Path, opens: Open
     with served(tmp_path) as site:
         page = opens(site).visit("runs")
         expect(page.locator("main")).to_contain_text("trimtab train quickstart")
+
+
+def test_a_long_record_shows_some_steps_at_once_and_all_of_them_without_a_reload(
+    opens: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read_on = threading.Event()
+
+    def later(run: OpenRun) -> RunReader:
+        assert read_on.wait(30)
+        return RunReader(tmp_path / run.id)
+
+    monkeypatch.setattr(store_module, "LONG_BYTES", 0)
+    monkeypatch.setattr(store_module, "GLIMPSE", 3)
+    monkeypatch.setattr(OpenRun, "_read_whole", later)
+    shutil.copytree(RECORDED, tmp_path / "recorded")
+    with served(tmp_path) as base:
+        page = opens(base).visit("run/recorded/overview")
+        expect(page.locator(".runhead")).to_contain_text("a first look")
+        first = page.locator(CANVAS).first.evaluate("canvas => canvas.toDataURL()")
+        read_on.set()
+        expect(page.locator(".runhead")).not_to_contain_text("a first look", timeout=15_000)
+        until(page, f"before => document.querySelector({CANVAS!r}).toDataURL() !== before", first)

@@ -25,6 +25,7 @@ def standing(run: OpenRun) -> dict[str, Any]:
         status = reader.status()
         findings = reader.folder.findings
         return {
+            "whole": run.whole,
             "step": reader.history.last_step,
             "events": len(reader.events),
             "state": status.state.value,
@@ -40,7 +41,7 @@ async def changes(store: RunStore, name: str) -> AsyncIterator[bytes]:
     quiet = 0
     while True:
         try:
-            now = standing(await asyncio.to_thread(store.open, name))
+            now = standing(await asyncio.to_thread(store.open, name, whole=False))
         except TrimtabError as problem:
             yield _event("gone", {"error": str(problem)})
             return

@@ -51,6 +51,7 @@ def description(run: OpenRun) -> dict[str, Any]:
     stored = reader.run
     return {
         "id": run.id,
+        "whole": run.whole,
         "name": stored.get("name", run.id),
         "created": stored.get("created"),
         "state": status.state.value,

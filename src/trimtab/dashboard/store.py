@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +37,14 @@ FRESH_SECONDS = 0.5
 
 TAIL_BYTES = 1 << 16
 
+LONG_BYTES = 8 << 20
+"""A record with more metrics than this is shown from ``GLIMPSE`` of its lines until all are read."""
+
+GLIMPSE = 400
+
+HEAD_START = 0.5
+"""Seconds in which a first look is shown before the whole record is read beside it."""
+
 
 class Glance(NamedTuple):
     """A run as the list of runs shows it, without reading its history."""
@@ -49,13 +58,20 @@ class Glance(NamedTuple):
 
 
 class OpenRun:
-    """One run being looked at. Every use holds ``lock``; ``refresh`` reads what was added, at first all."""
+    """One run being looked at. Every use holds ``lock``; one that looks long holds ``still`` instead, which
+    lets others look too and puts off the next ``refresh``.
+
+    whole: whether all of the record has been read, and not only a glimpse.
+    """
 
     def __init__(self, identity: str, path: Path) -> None:
         self.id = identity
         self.lock = threading.RLock()
+        self.still = threading.Lock()
         self._path = path
         self._reader: RunReader | None = None
+        self._rest: Future[RunReader] | None = None
+        self._hurry = threading.Event()
         self._read = 0.0
         self._rollouts: OrderedDict[int, tuple[int, list[RolloutRow]]] = OrderedDict()
         self.kept: dict[str, Any] = {}
@@ -72,14 +88,42 @@ class OpenRun:
         """Metric values in memory."""
         return 0 if self._reader is None else self._reader.history.size
 
-    def refresh(self) -> None:
+    @property
+    def whole(self) -> bool:
+        return self._rest is None
+
+    def refresh(self, *, whole: bool) -> None:
+        """Read what was added. Of a long record, at first and unless ``whole`` is wanted, only a glimpse;
+        another thread then reads all of it.
+        """
         if self._reader is None:
-            self._reader = RunReader(self._path)
-        elif time.monotonic() - self._read >= FRESH_SECONDS:
-            self._reader.refresh()
+            if whole or not _is_long(self._path):
+                self._reader = RunReader(self._path)
+            else:
+                self._reader = RunReader(self._path, glimpse=GLIMPSE)
+                self._rest = _READING.submit(self._read_whole)
+        elif self._rest is not None:
+            if not whole and not self._rest.done():
+                return
+            self._reader, self._rest = self._rest.result(), None
+        elif time.monotonic() - self._read >= FRESH_SECONDS and self.still.acquire(blocking=False):
+            try:
+                self._reader.refresh()
+            finally:
+                self.still.release()
         else:
             return
         self._read = time.monotonic()
+
+    def wait(self) -> None:
+        """Until the thread that reads the whole record is done, where one does; without the lock."""
+        if (rest := self._rest) is not None:
+            self._hurry.set()
+            rest.exception()
+
+    def _read_whole(self) -> RunReader:
+        self._hurry.wait(HEAD_START)
+        return RunReader(self._path)
 
     def rollouts(self, step: int) -> list[RolloutRow]:
         """The rollouts of a step, kept while few others are asked for. Raises DataError where none are."""
@@ -131,8 +175,11 @@ class RunStore:
                 ended,
             )
 
-    def open(self, name: str) -> OpenRun:
-        """The run of that name, opened where it is not. Raises DataError where there is none."""
+    def open(self, name: str, *, whole: bool = True) -> OpenRun:
+        """The run of that name, opened where it is not; ``whole`` or perhaps a first look at it.
+
+        Raises DataError where there is none.
+        """
         if name not in self.ids():
             raise DataError(f"there is no run {name!r} in {self.root}")
         with self._lock:
@@ -140,9 +187,11 @@ class RunStore:
             if run is None:
                 run = OpenRun(name, self._path(name))
             self._open[name] = run
+        if whole:
+            run.wait()
         try:
             with run.lock:  # of this run alone: a long read keeps nobody from the others
-                run.refresh()
+                run.refresh(whole=whole)
         except Exception:
             with self._lock:
                 self._open.pop(name, None)
@@ -163,6 +212,14 @@ class RunStore:
     def _path(self, name: str) -> Path:
         own = (self.root / "run.json").exists()
         return self.root if own and name == self.root.name else self.root / name
+
+
+_READING = ThreadPoolExecutor(1, "reading")
+
+
+def _is_long(path: Path) -> bool:
+    metrics = RunFolder(path).metrics
+    return metrics.exists() and metrics.stat().st_size > LONG_BYTES
 
 
 def _runs(folder: Path, depth: int) -> Iterator[Path]:

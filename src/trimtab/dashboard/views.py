@@ -37,8 +37,8 @@ def view(store: RunStore, name: str, query: Query) -> dict[str, Any]:
     if name not in OF_A_RUN:
         known = [*OF_A_RUN, "runs", "algorithms", "differences"]
         raise SettingError(f"there is no view {name!r}{nearest(name, known)}")
-    run = store.open(_given(query, "run"))
-    with run.lock:
+    run = store.open(_given(query, "run"), whole=name not in FROM_A_GLIMPSE)
+    with run.still if name in LOOKS_LONG else run.lock:
         return OF_A_RUN[name](run, query)
 
 
@@ -77,6 +77,11 @@ OF_A_RUN: dict[str, Callable[[OpenRun, Query], dict[str, Any]]] = {
     "findings": lambda run, query: findings(run),
 }
 """The views of one run, which all take the parameter ``run``."""
+
+LOOKS_LONG = ("findings",)
+
+FROM_A_GLIMPSE = ("run", "catalogue", "curves")
+"""Those that are worth showing before the whole of a long record has been read."""
 
 
 def _names(text: str) -> list[str]:

@@ -10,9 +10,12 @@ import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+
+LAST_BYTES = 1 << 20
+"""Of a file's end that are searched for its last line."""
 
 
 def plain(value: object) -> Any:
@@ -135,8 +138,38 @@ class JsonlTail:
                 self.offset += len(whole)
                 yield Line(start, whole)
 
+    def spread(self, count: int) -> Iterator[Line]:
+        """About ``count`` complete lines, evenly over the file and the last one among them, in order.
+
+        They do not count as read.
+        """
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            places = [place * size // count for place in range(count)]
+            end = 0
+            for place in (*places, _last_line(file, size)):
+                file.seek(max(place - 1, 0))
+                if place:
+                    file.readline()  # to the start of a line, from the byte before in case this is one
+                start = file.tell()
+                text = file.readline() if start >= end else b""
+                if text.endswith(b"\n"):
+                    end = start + len(text)
+                    yield Line(start, text[:-1])
+
     def at(self, offset: int) -> bytes:
         """The line that starts at ``offset``."""
         with self.path.open("rb") as file:
             file.seek(offset)
             return file.readline().rstrip(b"\n")
+
+
+def _last_line(file: BinaryIO, size: int) -> int:
+    """Where the last complete line starts; 0 where it is longer than what is looked at."""
+    first = max(0, size - LAST_BYTES)
+    file.seek(first)
+    text = file.read(size - first)
+    start = text.rfind(b"\n", 0, max(text.rfind(b"\n"), 0)) + 1
+    return first + start if start else 0

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -64,11 +65,14 @@ class RunReader:
 
     ``history``: metrics; ``evaluations``: ``evaluation/*`` by the number of steps done before, from the
     events; ``events``: all events in order; ``damage``: lines that had to be skipped.
+    glimpse: read only about so many lines of metrics and of distributions, evenly over the run; such a
+    reader is for a first look and is not refreshed.
     Raises DataError where there is no run, or one of a newer schema.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, glimpse: int = 0) -> None:
         self.folder = RunFolder(Path(path))
+        self._glimpse = glimpse
         self.run = self._description()
         self.history = History()
         self.evaluations = History()
@@ -78,6 +82,7 @@ class RunReader:
         self._distributions = JsonlTail(self.folder.distributions)
         self._events = JsonlTail(self.folder.events)
         self._places: dict[int, int] = {}
+        self._indexing = threading.Lock()
         self.refresh()
 
     @property
@@ -156,6 +161,8 @@ class RunReader:
         return status_of(self.folder, last)
 
     def _read_metrics(self) -> int:
+        if self._glimpse:
+            return self._append(self._metrics.spread(self._glimpse))
         if self._metrics.waiting() < bulk.WORTH:
             return self._append(self._metrics.read())
         before = len(self.history)
@@ -209,15 +216,17 @@ class RunReader:
                 yield found
 
     def _index_distributions(self) -> None:
-        for offset, text in self._distributions.read():
-            found = STEP.match(text)
-            if found is None:
-                self.damage.append(Damage(self._distributions.path.name, offset, "no step"))
-                continue
-            step = int(found[1])
-            if self._places and step <= next(reversed(self._places)):
-                self._places = {seen: place for seen, place in self._places.items() if seen < step}
-            self._places[step] = offset
+        tail = self._distributions
+        with self._indexing:
+            for offset, text in tail.spread(self._glimpse) if self._glimpse else tail.read():
+                found = STEP.match(text)
+                if found is None:
+                    self.damage.append(Damage(tail.path.name, offset, "no step"))
+                    continue
+                step = int(found[1])
+                if self._places and step <= next(reversed(self._places)):
+                    self._places = {seen: place for seen, place in self._places.items() if seen < step}
+                self._places[step] = offset
 
     def _description(self) -> dict[str, Any]:
         if not self.folder.run.exists():

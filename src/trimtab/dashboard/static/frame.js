@@ -148,9 +148,10 @@ class Head {
     this.tell(run);
   }
 
-  tell({ state, detail, step }) {
+  tell({ state, detail, step, whole }) {
     if (this.badge.textContent.trim() !== stateBadge(state, detail).textContent.trim()) replace(this.badge, stateBadge(state, detail));
-    replace(this.progress, progressText(step, this.run.steps));
+    const glimpse = whole === false ? ", a first look at some of them" : "";
+    replace(this.progress, `${progressText(step, this.run.steps)}${glimpse}`);
     replace(this.detail, LOUD.has(state) ? visible(detail ?? "") : "");
   }
 }

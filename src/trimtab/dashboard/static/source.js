@@ -2,6 +2,13 @@
 
 import { visible } from "./dom.js";
 
+/** What `first.js` has asked already is not asked twice, and its answer is taken once. */
+function answerTo(address) {
+  const asked = window.trimtabAsked?.get(address);
+  window.trimtabAsked?.delete(address);
+  return asked ?? fetch(address);
+}
+
 class Server {
   constructor() {
     this.live = true;
@@ -10,7 +17,7 @@ class Server {
 
   async ask(view, parameters = {}) {
     const query = new URLSearchParams(parameters).toString();
-    const answer = await fetch(`/api/${view}${query ? `?${query}` : ""}`);
+    const answer = await answerTo(`/api/${view}${query ? `?${query}` : ""}`);
     const values = await answer.json();
     if (!answer.ok) throw new Error(visible(values.error ?? answer.statusText));
     return values;

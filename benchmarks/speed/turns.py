@@ -1,4 +1,4 @@
-"""Two training loops take turns, a step each, so that both meet the same weather of a machine.
+"""Training loops take turns, a step each, so that all meet the same weather of a machine.
 
 A loop runs in a process of its own. It waits for a line on standard input before each step and writes one
 line with its numbers after it; everything else it prints goes to standard error.
@@ -12,13 +12,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 MARK = "@step "
 ROOT = Path(__file__).parents[2]
+Numbers = dict[str, Any]
+"""Of a step: ``seconds``, ``tokens``, ``lengths`` and ``prompt_lengths`` (one a rollout and one a group),
+``stages`` (seconds), ``peak_bytes``, ``processor_seconds``; with ``memory`` also ``update_peak_bytes`` and
+``update_start_bytes``."""
 
 
 def wait_for_turn() -> None:
@@ -38,33 +42,40 @@ class SideFailedError(RuntimeError):
 
 @dataclass
 class Side:
-    """One training loop: a module of this package, its scene and options, and the steps it has made."""
+    """One training loop: a module of this package, its scene and options, and the steps it has made.
+
+    options: what the module takes, ``threads`` among it. environment: variables beside the usual ones.
+    """
 
     name: str
     module: str
     scene: str
     options: Mapping[str, Any]
     python: str = sys.executable
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    steps: list[Numbers] = field(default_factory=list)
 
-    def start(self, log: Path) -> None:
+    def start(self, folder: Path) -> None:
         """Start the process; it gets ready while it waits for its first turn."""
-        self.log = log
+        self.log = folder / f"{self.name.replace(' ', '-')}.log"
+        sources = os.pathsep.join([str(ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         self.process = subprocess.Popen(
             [self.python, "-m", self.module, self.scene, json.dumps(dict(self.options))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log.open("w"),
+            stderr=self.log.open("w"),
             text=True,
             cwd=ROOT,
             env={
                 **os.environ,
+                "PYTHONPATH": sources,
                 "OMP_NUM_THREADS": str(self.options["threads"]),
                 "TOKENIZERS_PARALLELISM": "false",
+                **self.environment,
             },
         )
 
-    def turn(self, keep: bool) -> dict[str, Any]:
+    def turn(self, keep: bool) -> Numbers:
         """One step; ``keep`` counts it. Raises SideFailedError."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -73,7 +84,7 @@ class Side:
             self.process.stdin.flush()
         for line in self.process.stdout:
             if line.startswith(MARK):
-                numbers: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                numbers: Numbers = json.loads(line.removeprefix(MARK))
                 if keep:
                     self.steps.append(numbers)
                 return numbers
@@ -82,3 +93,18 @@ class Side:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def alternate(sides: Sequence[Side], *, rounds: int, warm_up: int, folder: Path) -> None:
+    """Start all sides; a step each in turn, back and forth; the first ``warm_up`` rounds do not count."""
+    try:
+        for side in sides:
+            side.start(folder)
+        for turn in range(warm_up + rounds):
+            for side in sides if turn % 2 else reversed(sides):
+                numbers = side.turn(keep=turn >= warm_up)
+                print(f"{side.name}: {numbers['seconds']:.2f} s", file=sys.stderr)
+    finally:
+        for side in sides:
+            if hasattr(side, "process"):
+                side.stop()

@@ -14,9 +14,11 @@ have no columns, so rows can leave but no row can enter before all have left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 from transformers.cache_utils import (
@@ -96,18 +98,24 @@ class SlabCache(Cache):
 
 
 class Store(Protocol):
-    """States of the rows of a frame. ``cache`` is what transformers reads and writes."""
+    """States of the rows of a frame."""
 
     frame: Frame
-    cache: Cache
     enters_anytime: bool
 
-    def fresh(self, rows: int, columns: int) -> Store:
+    def fresh(self, rows: int, columns: int) -> CachedStore:
         """An empty store for a prefill of this shape."""
         ...
 
-    def place(self, fresh: Store, source_N: Tensor, row: int) -> None:
-        """Copy rows ``source_N`` of ``fresh`` (all its columns) to ``row`` and on, ending at ``stop``."""
+    def place(self, fresh: CachedStore, source_N: Tensor, row: int, prompts: Sequence[int]) -> None:
+        """Rows ``source_N`` (ascending) of ``fresh`` enter as ``row`` and on, columns ending at ``stop``.
+
+        prompts: tokens of each row of ``fresh``.
+        """
+        ...
+
+    def renew(self, fresh: CachedStore, row: int) -> None:
+        """Take all rows of ``fresh``, whose columns are the window's, as the states of ``row`` and on."""
         ...
 
     def fill_holes(self, to: Tensor, source: Tensor, order: Tensor) -> None:
@@ -119,7 +127,13 @@ class Store(Protocol):
         ...
 
 
-class Slab(Store):
+class CachedStore(Store, Protocol):
+    """A store that transformers reads and writes, as ``cache``."""
+
+    cache: Cache
+
+
+class Slab(CachedStore):
     """One block of keys and one of values a layer, in which rows enter, move and leave."""
 
     enters_anytime = True
@@ -131,7 +145,7 @@ class Slab(Store):
     def fresh(self, rows: int, columns: int) -> Slab:
         return Slab(Frame(rows=rows, first=0, stop=0, max_rows=rows, capacity=columns), self.config)
 
-    def place(self, fresh: Store, source_N: Tensor, row: int) -> None:
+    def place(self, fresh: CachedStore, source_N: Tensor, row: int, prompts: Sequence[int]) -> None:
         f = self.frame
         rows = slice(row, row + len(source_N))
         columns = slice(f.stop - fresh.frame.stop, f.stop)
@@ -143,6 +157,9 @@ class Slab(Store):
                 layer.lazy_initialization(new.keys, new.values)
             layer.keys[rows, :, columns] = new.keys[source_N]
             layer.values[rows, :, columns] = new.values[source_N]
+
+    def renew(self, fresh: CachedStore, row: int) -> None:
+        self.place(fresh, torch.arange(fresh.frame.rows), row, ())
 
     def fill_holes(self, to: Tensor, source: Tensor, order: Tensor) -> None:
         if not len(to):
@@ -161,7 +178,7 @@ class Slab(Store):
             layer.values[:rows, :, new] = values[:rows, :, old]
 
 
-class Wave(Store):
+class Wave(CachedStore):
     """Transformers' own cache for the architecture; the rows of one prefill are all it can hold."""
 
     enters_anytime = False
@@ -173,11 +190,14 @@ class Wave(Store):
     def fresh(self, rows: int, columns: int) -> Wave:
         return Wave(Frame(rows=rows, first=0, stop=0, max_rows=rows, capacity=columns), self.config)
 
-    def place(self, fresh: Store, source_N: Tensor, row: int) -> None:
+    def place(self, fresh: CachedStore, source_N: Tensor, row: int, prompts: Sequence[int]) -> None:
         if row:
             raise ValueError("a wave's rows must all enter at once")
         self.cache = fresh.cache
         self.cache.reorder_cache(cast(Any, source_N))
+
+    def renew(self, fresh: CachedStore, row: int) -> None:
+        self.place(fresh, torch.arange(fresh.frame.rows), row, ())
 
     def fill_holes(self, to: Tensor, source: Tensor, order: Tensor) -> None:
         if len(order):
@@ -187,7 +207,7 @@ class Wave(Store):
         """Nothing: these states do not lie in the batch's columns."""
 
 
-def store_for(config: PretrainedConfig, frame: Frame) -> Store:
+def store_for(config: PretrainedConfig, frame: Frame) -> CachedStore:
     """A slab where every layer of the architecture is plain or sliding attention, else a wave."""
     plain = (DynamicLayer, DynamicSlidingWindowLayer)
     layers = DynamicCache(config=config).layers

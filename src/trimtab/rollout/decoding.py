@@ -13,13 +13,16 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache
 
 from trimtab.errors import DataError, RunError
 from trimtab.models import LoadedModel
-from trimtab.rollout.cache import Frame, Store, store_for
+from trimtab.rollout.cache import CachedStore, Frame, Store, store_for
 from trimtab.rollout.engine import Sampling
+from trimtab.rollout.packed import PackedModel
 from trimtab.rollout.randomness import Chosen, choose, streams, uniforms
 from trimtab.rollout.rows import Ended, Entry, Row
+from trimtab.rollout.shared import Shared
 from trimtab.rollout.stopping import StopTexts
 from trimtab.types import Finish
 
@@ -31,9 +34,16 @@ class Decoder:
     """At most ``max_rows`` answers at once. ``admit`` rows, ``step`` them, ``drain`` the ended ones."""
 
     def __init__(
-        self, model: LoadedModel, sampling: Sampling, *, max_rows: int, longest_prompt: int, version: int
+        self,
+        model: LoadedModel,
+        sampling: Sampling,
+        *,
+        max_rows: int,
+        longest_prompt: int,
+        version: int,
+        packed: PackedModel | None = None,
     ) -> None:
-        self.model, self.sampling, self.version = model, sampling, version
+        self.model, self.sampling, self.version, self.packed = model, sampling, version, packed
         self.longest_prompt = longest_prompt
         self.device = model.device
         self.stop_ids = torch.tensor(model.stop_ids, dtype=torch.int64, device=self.device)
@@ -48,7 +58,9 @@ class Decoder:
         capacity = longest_prompt + min(sampling.max_new_tokens, FIRST_COLUMNS)
         at = longest_prompt
         self.frame = Frame(rows=0, first=at, stop=at, max_rows=max_rows, capacity=capacity)
-        self.store = store_for(model.module.config, self.frame)
+        self.plain = store_for(model.module.config, self.frame)
+        self.shared = Shared(self.frame, model.module.config)
+        self.store: Store = self.plain if packed is None else self.shared
         self.ids, self.logprobs, self.seen = self._planes(max_rows, capacity)
         self.streams, self.prompts, self.lengths = self._zeros(3, max_rows).unbind(0)
         self.ended = self._zeros(max_rows, dtype=torch.bool)
@@ -111,7 +123,7 @@ class Decoder:
         source_N = torch.repeat_interleave(torch.arange(len(entries), device=self.device), counts)
         start, stop = len(self.rows), self.frame.stop
         new = slice(start, start + len(source_N))
-        self.store.place(fresh, source_N, start)
+        self.store.place(fresh, source_N, start, [len(entry.token_ids) for entry in entries])
         self.seen[new, :stop] = False
         self.ids[new, stop - width : stop] = ids[source_N]
         self.seen[new, stop - width : stop] = seen[source_N]
@@ -139,25 +151,28 @@ class Decoder:
         positions = (self.prompts[rows] + self.lengths[rows] - 1)[:, None]
         positions.clamp_(max=self.model.context - 1)  # only ended rows that have not left go that far
         fed, seen = self.ids[rows, f.stop : f.stop + 1], self.seen[rows, f.first : f.stop + 1]
-        logits_RV = self._forward(fed, seen, positions, self.store)
+        if self.packed is not None:
+            logits_RV = self.packed.step(fed[:, 0], positions[:, 0], self.shared.step())
+        else:
+            logits_RV = self._forward(fed, seen, positions, self.plain.cache)
         f.stop += 1
         self.ticks += 1
         self._settle(self._draw(logits_RV, rows), rows)
 
-    def _prefill(self, ids: Tensor, seen: Tensor) -> tuple[Store, Tensor]:
+    def _prefill(self, ids: Tensor, seen: Tensor) -> tuple[CachedStore, Tensor]:
         """The states of right-aligned rows, and the logits after their last token."""
         fresh = self.store.fresh(*ids.shape)
-        logits = self._forward(ids, seen, (seen.cumsum(1) - 1).clamp_(min=0), fresh)
+        logits = self._forward(ids, seen, (seen.cumsum(1) - 1).clamp_(min=0), fresh.cache)
         fresh.frame.stop = ids.shape[1]
         return fresh, logits
 
-    def _forward(self, ids: Tensor, seen: Tensor, positions: Tensor, store: Store) -> Tensor:
+    def _forward(self, ids: Tensor, seen: Tensor, positions: Tensor, cache: Cache) -> Tensor:
         """Logits [R, V] of the last column, over the ids the tokenizer knows."""
         if self.model.module.training:
             self.model.module.eval()
         told = {"position_ids": positions, **self.last_only} if self.takes_positions else self.last_only
         out = self.model.module(
-            input_ids=ids, attention_mask=seen, past_key_values=store.cache, use_cache=True, **told
+            input_ids=ids, attention_mask=seen, past_key_values=cache, use_cache=True, **told
         )
         return out.logits[:, -1, : self.model.vocab_size]
 
@@ -271,6 +286,8 @@ class Decoder:
         if version == self.version:
             return
         self.version = version
+        if self.packed is not None:
+            self.packed.refresh()
         self.retire()
         f = self.frame
         window = slice(f.first, f.stop)
@@ -278,6 +295,6 @@ class Decoder:
         for start in range(0, len(self.rows), size):
             part = slice(start, min(start + size, len(self.rows)))
             fresh, _ = self._prefill(self.ids[part, window], self.seen[part, window])
-            self.store.place(fresh, torch.arange(part.stop - start, device=self.device), start)
+            self.store.renew(fresh, start)
         for row in self.rows:
             row.changes.append((version, self.ticks - row.born + 1))

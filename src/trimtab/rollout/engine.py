@@ -6,11 +6,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 
 from trimtab.types import Draw, Group, WeightSource
+
+Fast = Literal["auto", "always", "never"]
+"""Whether the local engine decodes with packed weights: see ``LocalEngine``."""
+
+FAST: tuple[Fast, ...] = ("auto", "always", "never")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

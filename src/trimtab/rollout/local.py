@@ -13,9 +13,12 @@ import torch
 
 from trimtab.errors import DataError, RunError
 from trimtab.models import LoadedModel, embedding_rows
+from trimtab.rollout.agreement import check_packed, worth_packing
 from trimtab.rollout.attention import use_grouped_attention
+from trimtab.rollout.checks import CheckResult
 from trimtab.rollout.decoding import Decoder
-from trimtab.rollout.engine import Sampling, rollout_seed
+from trimtab.rollout.engine import FAST, Fast, Sampling, rollout_seed
+from trimtab.rollout.packed import PackedModel
 from trimtab.rollout.rows import Ended, Entry
 from trimtab.rollout.stopping import StopTexts
 from trimtab.types import Draw, Group, Rollout, WeightSource
@@ -52,15 +55,27 @@ class LocalEngine:
 
     At most ``max_sequences`` answers grow at once. A group enters as a whole where it fits. The module
     is put into eval mode before each pass and stays in it.
+
+    fast: "auto" decodes with packed weights (see ``packed``) where the architecture is known, the model is
+        not tiny, and a trial at the first call agrees with the module; "always" also where it is tiny;
+        "never" always asks the module itself. Packed weights live as long as a call, so that neither an
+        update nor its memory ever meets them.
     """
 
-    def __init__(self, model: LoadedModel, *, max_sequences: int = 256) -> None:
+    def __init__(self, model: LoadedModel, *, max_sequences: int = 256, fast: Fast = "auto") -> None:
         if max_sequences < 1:
             raise ValueError(f"max_sequences must be >= 1, got {max_sequences}")
+        if fast not in FAST:
+            raise ValueError(f"fast must be one of {', '.join(FAST)}, got {fast!r}")
         use_grouped_attention(model.module)
         self.model = model
         self.max_sequences = max_sequences
+        self.fast: Fast = fast
+        self.agreement: CheckResult | None = None
+        """How packed weights compared with the module; None as long as they were not tried."""
         self.version = 0
+        self.ticks = 0
+        """Tokens of the batch so far: what shows a watcher that it goes on."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -69,16 +84,7 @@ class LocalEngine:
 
     def describe(self, sampling: Sampling) -> EffectiveSampler:
         """The effective sampler, end tokens with their texts."""
-        texts = tuple(self.model.tokenizer.convert_ids_to_tokens(list(self.model.stop_ids)))
-        return EffectiveSampler(
-            sampling.temperature,
-            sampling.max_new_tokens,
-            self.model.stop_ids,
-            texts,
-            sampling.stop,
-            self.model.vocab_size,
-            embedding_rows(self.model.module) - self.model.vocab_size,
-        )
+        return effective_sampler(self.model, sampling)
 
     async def generate(
         self, draws: Sequence[Draw], n: int, sampling: Sampling, *, seed: int, purpose: str = "train"
@@ -91,7 +97,7 @@ class LocalEngine:
         Raises: DataError for a prompt that is empty or too long, before anything is sampled;
         RunError when the model's logits stop being finite.
         """
-        self._refuse(draws, n, sampling)
+        refuse(draws, n, sampling, self.model.context)
         waiting = deque(self._entries(draws, n, seed, purpose))
         if not waiting:
             return
@@ -101,6 +107,7 @@ class LocalEngine:
             max_rows=min(self.max_sequences, len(draws) * n),
             longest_prompt=max(len(draw.prompt.token_ids) for draw in draws),
             version=self.version,
+            packed=self._packed(),
         )
         texts = StopTexts(sampling.stop, self.model.tokenizer, self.model.vocab_size, self.model.device)
         groups: list[list[Ended]] = [[] for _ in draws]
@@ -109,6 +116,7 @@ class LocalEngine:
             self._admit(waiting, decoder)
             if decoder.live:
                 decoder.step()
+                self.ticks += 1
             for ended in decoder.drain():
                 groups[ended.owner].append(ended)
                 if len(groups[ended.owner]) == n:
@@ -116,19 +124,15 @@ class LocalEngine:
                     groups[ended.owner] = []
             await asyncio.sleep(0)
 
-    def _refuse(self, draws: Sequence[Draw], n: int, sampling: Sampling) -> None:
-        if n < 1:
-            raise ValueError(f"a group needs at least one answer, got n = {n}")
-        for draw in draws:
-            length = len(draw.prompt.token_ids)
-            if not length:
-                raise DataError(f"prompt {draw.prompt.id!r} has no token; there is nothing to continue")
-            if length + sampling.max_new_tokens > self.model.context:
-                raise DataError(
-                    f"prompt {draw.prompt.id!r} has {length} tokens, which with sampling.max_new_tokens = "
-                    f"{sampling.max_new_tokens} is beyond the model's context of {self.model.context}; "
-                    "shorten the prompt or lower sampling.max_new_tokens"
-                )
+    def _packed(self) -> PackedModel | None:
+        """The weights as they are now, packed; None where the module itself is to be asked."""
+        refused = self.agreement is not None and not self.agreement.passed
+        if refused or not worth_packing(self.model, self.fast):
+            return None
+        packed = PackedModel(self.model.module, self.model.vocab_size)
+        if self.agreement is None:
+            self.agreement = check_packed(self.model, packed)
+        return packed if self.agreement.passed else None
 
     def _entries(self, draws: Sequence[Draw], n: int, seed: int, purpose: str) -> list[Entry]:
         """One entry a draw, or several where a group alone is larger than the batch."""
@@ -209,3 +213,33 @@ class LocalEngine:
                 "the engine would sample from a mixture of two policies"
             )
         self.version = version
+
+
+def refuse(draws: Sequence[Draw], n: int, sampling: Sampling, context: int) -> None:
+    """Raises DataError for a prompt that is empty, or too long for the context with its answer."""
+    if n < 1:
+        raise ValueError(f"a group needs at least one answer, got n = {n}")
+    for draw in draws:
+        length = len(draw.prompt.token_ids)
+        if not length:
+            raise DataError(f"prompt {draw.prompt.id!r} has no token; there is nothing to continue")
+        if length + sampling.max_new_tokens > context:
+            raise DataError(
+                f"prompt {draw.prompt.id!r} has {length} tokens, which with sampling.max_new_tokens = "
+                f"{sampling.max_new_tokens} is beyond the model's context of {context}; "
+                "shorten the prompt or lower sampling.max_new_tokens"
+            )
+
+
+def effective_sampler(model: LoadedModel, sampling: Sampling) -> EffectiveSampler:
+    """The effective sampler of any engine over this model, end tokens with their texts."""
+    texts = tuple(model.tokenizer.convert_ids_to_tokens(list(model.stop_ids)))
+    return EffectiveSampler(
+        sampling.temperature,
+        sampling.max_new_tokens,
+        model.stop_ids,
+        texts,
+        sampling.stop,
+        model.vocab_size,
+        embedding_rows(model.module) - model.vocab_size,
+    )

@@ -180,6 +180,9 @@ def everything() -> Metrics:
         returns_T=[1.0, 1.0, 0.0],
         advantages_T=FOUR_WAY_ADVANTAGES,
         weights_T=(0.25, 0.25, 0.5),
+        correction_T=(1.0, 1.0, math.exp(0.1)),
+        correction_side_T=(0, 0, 0),
+        correction_clamped_T=(0, 0, 0),
     )
     _, trace = four_way((0.25, 0.25, 0.5), FOUR_WAY_RATIOS, (0, 1, 1))
     trace = dataclasses.replace(
@@ -211,6 +214,7 @@ def everything() -> Metrics:
         **probes.update_metrics(made, report(trace, critic_grad_norm=2.0)),
         **probes.coefficient_metrics({"policy": 1.0, "kl": 0.04}),
         **probes.time_metrics({"sample": 2.0, "grade": 0.5}, step=3.0, tokens={"sample": 100}),
+        **probes.pace_metrics(queue=1, trainer_wait=0.5, sampler_wait=0.1, hidden=1.5, collection=2.0),
         **probes.memory_metrics(resident=10, peak=20, device_peak=30),
         "imported/kl_coef": Mean.of([0.1]),
     }

@@ -59,6 +59,8 @@ def tiny_config(arch: str, vocab: int, **changes: object) -> transformers.Pretra
     configs = {
         "qwen3": transformers.Qwen3Config,
         "llama": transformers.LlamaConfig,
+        "mistral": transformers.MistralConfig,
+        "qwen2": transformers.Qwen2Config,
         "granite": transformers.GraniteConfig,
         "cohere": transformers.CohereConfig,
         "gemma2": transformers.Gemma2Config,

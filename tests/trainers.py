@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from tests import rank_process
+from tests.ranks import OverRanks, Spread
 from tests.training import POLICY, ragged_batch, with_advantages
 from trimtab.models import LoadedModel
 from trimtab.objectives.aggregate import token_mean
@@ -21,7 +25,11 @@ from trimtab.types import Batch, StepReport
 TEMPERATURE = 0.6
 OLD = frozenset({"old_logprobs_T"})
 
-TRAINERS: dict[str, Callable[..., Any]] = {"local": LocalTrainer}
+TRAINERS: dict[str, Callable[..., Any]] = {
+    "local": LocalTrainer,
+    "sharded over 1": OverRanks(1),
+    "sharded over 2": OverRanks(2),
+}
 
 
 def annotate(trainer: Trainer, batch: Batch, columns: frozenset[str] = OLD) -> Batch:
@@ -47,6 +55,10 @@ def batch_for(model: LoadedModel, **shape: Any) -> Batch:
 
 def kept_gradients(trainer: Any, batch: Batch, objective: Objective) -> dict[str, torch.Tensor]:
     """The gradients just before the optimizer step, caught where the step would use them."""
+    if isinstance(trainer, Spread):
+        applied, gradients = trainer.inside("kept_gradients", batch, objective)
+        assert applied
+        return gradients
     caught: dict[str, torch.Tensor] = {}
 
     def catch(*_: Any, **__: Any) -> None:
@@ -56,6 +68,71 @@ def kept_gradients(trainer: Any, batch: Batch, objective: Objective) -> dict[str
     trainer.optimizer.adamw.register_step_pre_hook(catch)
     assert update(trainer, batch, objective).applied
     return caught
+
+
+def masters(trainer: Any) -> dict[str, dict[str, torch.Tensor]]:
+    """All weights of every owner, as they are optimised."""
+    if isinstance(trainer, Spread):
+        return trainer.inside("state")[1]
+    return {owned.name: owned.everything() for owned in trainer.owners}
+
+
+def moments(trainer: Any) -> dict[str, torch.Tensor]:
+    """The optimizer's state of every weight."""
+    return trainer.inside("state")[2] if isinstance(trainer, Spread) else trainer.optimizer.moments()
+
+
+def held_by(trainer: Any) -> LoadedModel:
+    """A model with the trainer's weights, to be read the plain way."""
+    if not isinstance(trainer, Spread):
+        return trainer.model
+    module = copy.deepcopy(trainer.model.module)
+    module.load_state_dict(weights(trainer), strict=False)
+    return dataclasses.replace(trainer.model, module=module)
+
+
+def poison(trainer: Any, name: str, index: tuple[int, ...], value: float = torch.nan) -> None:
+    """Set one number of a weight of the policy."""
+    if isinstance(trainer, Spread):
+        trainer.inside("poison", name, index, value)
+        return
+    with torch.no_grad():
+        dict(trainer.model.module.named_parameters())[name][index] = value
+
+
+def freeze(trainer: Any) -> None:
+    """No weight of the policy requires a gradient any more."""
+    if isinstance(trainer, Spread):
+        trainer.inside("freeze")
+    else:
+        trainer.model.module.requires_grad_(False)
+
+
+def to_training(trainer: Any) -> None:
+    """The policy's module is switched to training mode, from outside."""
+    if isinstance(trainer, Spread):
+        trainer.inside("to_training")
+    else:
+        trainer.model.module.train()
+
+
+def modes_of_layers(trainer: Any, batch: Batch) -> tuple[list[bool], list[bool]]:
+    """In which mode layers run in an update, and in which they are left."""
+    if isinstance(trainer, Spread):
+        return trainer.inside("modes_of_layers", batch, POLICY)
+    modes: list[bool] = []
+    layers = trainer.model.module.model.layers
+    for layer in layers:
+        layer.register_forward_pre_hook(lambda layer, _: modes.append(layer.training))
+    assert update(trainer, batch).applied
+    return modes, [layer.training or layer.gradient_checkpointing for layer in layers]
+
+
+def drawn(trainer: Any, count: int) -> torch.Tensor:
+    """Numbers of torch's generator where the trainer computes."""
+    if isinstance(trainer, Spread):
+        return torch.cat(trainer.ranks.run(rank_process.draw, count))
+    return torch.rand(count)
 
 
 def with_returns(batch: Batch, value: float) -> Batch:

@@ -23,6 +23,14 @@ class RunError(TrimtabError, RuntimeError):
     """A run that had to stop, or cannot be continued."""
 
 
+class WorkerLostError(RunError):
+    """A process that sampled or trained for a run died, hung, or failed, and was not replaced."""
+
+
+class WeightsLostError(WorkerLostError):
+    """The weights since the last checkpoint are gone with a process; the run can go on from there."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` or `` (known: a, b)``, to end a sentence about an unknown name."""
     options = sorted(known)

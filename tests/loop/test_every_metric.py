@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.asynchronous import Plant
 from tests.loop.test_routing import tiny_experts
 from tests.tiny_runs import tiny_run, train_silently
 from trimtab.catalog import CATALOG, DISTRIBUTIONS, find, imported
+from trimtab.loop import asynchronous
 from trimtab.models import export_model
 from trimtab.record.reader import RunReader
 
@@ -28,7 +30,9 @@ FROM_OTHER_TRAINERS = {spec.key for section in imported.SECTIONS for spec in sec
 
 @pytest.fixture(scope="module")
 def runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, RunReader]:
-    """PPO with critic and KL, GRPO with a reference, DAPO with shaping, GSPO on experts, SAPO, votes."""
+    """PPO with critic and KL, GRPO with a reference, DAPO with shaping, GSPO on experts, SAPO, votes, and an
+    asynchronous run.
+    """
     folder = tmp_path_factory.mktemp("runs")
     (folder / "graders.py").write_text(GRADER)
     experts = tiny_experts()
@@ -51,7 +55,9 @@ def runs(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, 
     }
     for name, run in made.items():
         train_silently(run, folder / name)
-    return {name: RunReader(folder / name) for name in made}
+    beside = tiny_run(model, "cispo", run=short, data={"held_out": 0}, cluster={"engines": 1, "staleness": 1})
+    Plant(beside, folder / "beside").go(asynchronous.train)
+    return {name: RunReader(folder / name) for name in (*made, "beside")}
 
 
 def emitted(reader: RunReader) -> set[str]:
@@ -81,6 +87,8 @@ def test_what_a_run_cannot_have_is_absent(runs: Mapping[str, RunReader]):
         ("kl/reference", "kl/reference", {"ppo", "grpo"}),
         ("routing/", "routing/", {"gspo"}),
         ("shaping", "reward/shaping", {"dapo"}),
+        ("correction", "correction/", {"beside"}),
+        ("async", "async/", {"beside"}),
     ):
         assert {run for run, keys in of.items() if any(key.startswith(prefix) for key in keys)} == having, (
             name

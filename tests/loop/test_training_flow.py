@@ -18,7 +18,7 @@ from trimtab.catalog import find
 from trimtab.errors import RunError
 from trimtab.record.events import Event
 from trimtab.record.reader import RunReader, State
-from trimtab.trainer import local
+from trimtab.trainer import updating
 from trimtab.trainer.local import LocalTrainer
 
 DAPO = {"name": "dapo", "overlong_buffer": 4}
@@ -160,9 +160,9 @@ def test_the_check_waits_for_a_step_that_can_be_checked(
 ):
     """A first step whose updates have no forward pass shows nothing, and must not pass for a check."""
     skipped = iter([True] * 2)  # both updates of step 0
-    reason = local.nothing_to_train
+    reason = updating.nothing_to_train
     monkeypatch.setattr(
-        local, "nothing_to_train", lambda batch: "told to skip" if next(skipped, False) else reason(batch)
+        updating, "nothing_to_train", lambda batch: "told to skip" if next(skipped, False) else reason(batch)
     )
     run = tiny_run(model, {"name": "grpo", "kl_coef": 0.0}, sampling={"temperature": 0.6})
     with pytest.raises(RunError, match="ratio is 1 before the first update"):

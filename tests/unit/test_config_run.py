@@ -236,7 +236,7 @@ def test_every_section_is_a_frozen_dataclass_but_the_algorithm():
     kinds = fields_of(Run)
     assert list(kinds) == [
         "run", "model", "data", "reward", "algorithm", "sampling", "trainer", "evaluation", "record",
-        "doctor",
+        "doctor", "cluster",
     ]  # fmt: skip
     frozen = [name for name, kind in kinds.items() if fields_of(kind) and kind.__dataclass_params__.frozen]
     assert set(kinds) - set(frozen) == {"algorithm"}

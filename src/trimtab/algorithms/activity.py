@@ -12,11 +12,12 @@ def activity(algorithm: Algorithm, updates_per_step: int, epochs: int) -> str:
     """Whether clip bounds, gates or weights can act at all in this run, in one sentence.
 
     The first update of a step is taken by the policy that sampled, so every ratio is 1 there. Groups
-    carried over from an earlier step are an exception: an older policy sampled them.
+    carried over from an earlier step are an exception: an older policy sampled them. Under a rollout
+    correction the ratio is 1 there too, because it is taken to the policy as it is before the first update.
     """
     surrogate = Parts.of(algorithm).surrogate
     updates, what = updates_per_step * epochs, _called(surrogate)
-    carries = algorithm.selection is not None and algorithm.selection.carry
+    carries = algorithm.selection is not None and algorithm.selection.carry and algorithm.correction is None
     but = " (in carried groups, sampled by an older policy, it may not be)" if carries else ""
     if isinstance(surrogate, Unclipped):
         if updates == 1:
@@ -46,6 +47,11 @@ def notes(
             f"{point.penalty:g} at {point.length}" for point in algorithm.shaping.breakpoints(max_new_tokens)
         )
         lines.append(f"Length penalty added to the reward, by response tokens: {points}.")
+    if algorithm.correction is not None:
+        lines.append(
+            f"Rollout correction: {algorithm.correction} of pi_old / pi_rollout multiply the policy term; "
+            "the old log-probabilities are computed anew before the first update of each step."
+        )
     if algorithm.overlong_filter:
         lines.append("Truncated answers have no loss tokens; they still count in their group's baseline.")
     match parts.surrogate:

@@ -10,6 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 from trimtab.data.selection import Selection
+from trimtab.objectives.correction import Correction
 from trimtab.objectives.objective import Objective
 from trimtab.objectives.regularizers import EntropyTarget
 from trimtab.rewards.kl import KLInReward
@@ -37,6 +38,7 @@ class Algorithm:
     kl_in_reward: a KL penalty inside the reward; None has none.
     advantage, objective: see their protocols.
     entropy_target: adapts the entropy bonus' coefficient; None leaves it fixed.
+    correction: weighs answers that another policy than the old one has sampled; None takes them as they are.
     """
 
     name: str
@@ -48,12 +50,15 @@ class Algorithm:
     overlong_filter: bool = False
     kl_in_reward: KLInReward | None = None
     entropy_target: EntropyTarget | None = None
+    correction: Correction | None = None
 
     @property
     def needs(self) -> frozenset[str]:
         """Columns the trainer must annotate: they decide whether a reference or a critic exists."""
-        made_here = {"advantages_T", "returns_T", "weights_T", "kl_rewards_T"}
+        made_here = {"advantages_T", "returns_T", "weights_T", "kl_rewards_T", "correction_T"}
         needs = self.objective.needs | self.advantage.needs
         if self.kl_in_reward is not None:
             needs = needs | self.kl_in_reward.needs
+        if self.correction is not None:
+            needs = needs | self.correction.needs
         return frozenset(needs - made_here)

@@ -24,6 +24,7 @@ The pieces are the same for both:
     overlong_filter  true | false
     kl_in_reward     {coef, estimator}
     entropy_target   {target, change, maximum}
+    correction       {level, form, low, high}
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -45,6 +46,7 @@ from trimtab.algorithms.refusals import refuse
 from trimtab.data.selection import Selection
 from trimtab.errors import SettingError, nearest
 from trimtab.objectives.aggregate import AGGREGATES, Aggregate, SeqMeanTokenSumNorm, aggregate_named
+from trimtab.objectives.correction import Correction
 from trimtab.objectives.ratio import RATIOS
 from trimtab.objectives.regularizers import EntropyBonus, EntropyTarget, ReferenceKL
 from trimtab.objectives.surrogate import SURROGATES
@@ -62,6 +64,7 @@ KINDS: dict[str, dict[str, Callable[..., Any]]] = {
     "shaping": {"soft-overlong": SoftOverlong, "hard-overlong": HardOverlong},
     "kl_in_reward": {"reference-kl": KLInReward},
     "entropy_target": {"entropy-target": EntropyTarget},
+    "correction": {"rollout": Correction},
 }
 """Pieces made by a constructor, by slot and name. A slot with one entry does not need the name."""
 
@@ -70,17 +73,23 @@ TERMS: dict[str, type[ReferenceKL] | type[ClippedValueLoss] | type[EntropyBonus]
     "value": ClippedValueLoss,
     "entropy": EntropyBonus,
 }
-OPTIONAL = frozenset({"selection", "shaping", "kl_in_reward", "entropy_target"})
+OPTIONAL = frozenset({"selection", "shaping", "kl_in_reward", "entropy_target", "correction"})
 SLOTS = (*KINDS, "ratio", "aggregate", "terms", "overlong_filter")
 
 
 def build_algorithm(
-    table: Mapping[str, Any], *, max_new_tokens: int, samples_per_prompt: int, allow: Sequence[str] = ()
+    table: Mapping[str, Any],
+    *,
+    max_new_tokens: int,
+    samples_per_prompt: int,
+    allow: Sequence[str] = (),
+    correction: Correction | None = None,
 ) -> Algorithm:
     """The algorithm that an ``[algorithm]`` table describes.
 
     max_new_tokens: fills what the table leaves to the run (overlong maximum and buffer, horizon).
     samples_per_prompt: the group's size, for the refusals. allow: refusals to lift, by name.
+    correction: the one of this run where the table does not speak of any.
 
     Raises SettingError: unknown key or name (with the nearest one), wrong type, missing piece, a setting
     without effect, or a refusal (see ``refusals.py``).
@@ -89,7 +98,7 @@ def build_algorithm(
     name, own, pieces = _split(table)
     _no_effect(algorithm, name, own, pieces, max_new_tokens)
     refuse(algorithm, samples_per_prompt=samples_per_prompt, allow=allow)
-    return algorithm
+    return algorithm if "correction" in pieces else replace(algorithm, correction=correction)
 
 
 def composed(table: Mapping[str, Any], *, max_new_tokens: int) -> Algorithm:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trimtab.algorithms.algorithm import AdvantageEstimator, Algorithm
 from trimtab.data.selection import Selection
 from trimtab.errors import SettingError
+from trimtab.objectives.correction import Correction
 from trimtab.objectives.objective import Aggregate, Objective, Term
 from trimtab.objectives.policy import PolicyGradient
 from trimtab.objectives.ratio import Ratio
@@ -38,6 +39,7 @@ class Parts:
     overlong_filter: bool = False
     kl_in_reward: KLInReward | None = None
     entropy_target: EntropyTarget | None = None
+    correction: Correction | None = None
 
     @classmethod
     def of(cls, algorithm: Algorithm) -> Parts:
@@ -70,6 +72,7 @@ class Parts:
             overlong_filter=algorithm.overlong_filter,
             kl_in_reward=algorithm.kl_in_reward,
             entropy_target=algorithm.entropy_target,
+            correction=algorithm.correction,
         )
 
     def whole(self, name: str) -> Algorithm:
@@ -98,4 +101,5 @@ class Parts:
             overlong_filter=self.overlong_filter,
             kl_in_reward=self.kl_in_reward,
             entropy_target=self.entropy_target,
+            correction=self.correction,
         )

@@ -105,6 +105,8 @@ def _also(parts: Parts) -> Iterator[str]:
         yield str(parts.kl_in_reward)
     if parts.entropy_target is not None:
         yield str(parts.entropy_target)
+    if parts.correction is not None:
+        yield f"rollout correction: {parts.correction}"
     if parts.selection is not None:
         yield "dynamic sampling"
     match parts.shaping:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from trimtab.catalog import aliases, answers, flow, imported, outcomes, region, tokens, update
+from trimtab.catalog import aliases, answers, asynchronous, flow, imported, outcomes, region, tokens, update
 from trimtab.catalog.spec import MetricSpec, Section
 from trimtab.errors import SettingError, nearest
 
@@ -33,6 +33,7 @@ SECTIONS: tuple[Section, ...] = (
     *tokens.SECTIONS,
     *region.SECTIONS,
     *update.SECTIONS,
+    *asynchronous.SECTIONS,
     *imported.SECTIONS,
 )
 

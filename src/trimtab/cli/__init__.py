@@ -21,6 +21,7 @@ from trimtab.cli import (
     export,
     grade,
     import_runs,
+    plan,
     preflight,
     replay,
     report,
@@ -36,6 +37,7 @@ COMMANDS = {
     "train": train,
     "eval": evaluate,
     "preflight": preflight,
+    "plan": plan,
     "export": export,
     "algorithms": algorithms,
     "explain": explain,
@@ -53,7 +55,7 @@ COMMANDS = {
 }
 """Every command: a module with ``add(parser)`` and ``main(args) -> exit code``; its docstring is its help."""
 
-TAKES_SETTINGS = ("train", "eval", "preflight", "cold-start", "reward-model", "whatif", "import")
+TAKES_SETTINGS = ("train", "eval", "preflight", "plan", "cold-start", "reward-model", "whatif", "import")
 
 TAKES_TEXT = {"grade": grade.TEXTS, "audit": audit.TEXTS}
 """Commands whose words are never settings, with the options whose value may begin with a dash."""

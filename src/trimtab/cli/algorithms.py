@@ -15,6 +15,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print the overview."""
     from trimtab.algorithms import overview
+    from trimtab.objectives.correction import Correction
 
     say(str(overview()))
+    say(
+        f"\nall: rollout correction, {Correction()}, where cluster.staleness > 0 or a vLLM engine is not "
+        'told to compute in float32; correction = "none" turns it off'
+    )
     return 0

@@ -98,7 +98,7 @@ def _subject(run: Run) -> Subject:
         prompts=prompts,
         problems=tuple(problems),
         rubric=rubric,
-        engine=LocalEngine(model),
+        engine=LocalEngine(model, fast=run.sampling.fast),
         trainer=launch.trainer_of(run, model),
         algorithm=run.build_algorithm(),
         sampling=run.sampling.sampler(),

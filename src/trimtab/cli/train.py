@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 INTERRUPTED = 130
 NEWEST = ""
-MAY_CHANGE = ("run.steps", "model.device", "evaluation.every", "record.", "doctor.")
+MAY_CHANGE = (
+    "run.steps",
+    "model.device",
+    "evaluation.every",
+    "record.",
+    "doctor.",
+    *(f"cluster.{name}" for name in ("engines", "trainers", "address", "patience", "give_up", "restarts")),
+)
 """What a resumed run may be given anew; anything else would make it another run."""
 
 

@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
     from trimtab.dashboard.store import RunStore
 
     app = application(RunStore(args.runs), args.pairs)
-    # Named as TCP, its connections send at once (TCP_NODELAY); else each answer waits 40 ms for its last part.
+    # Named as TCP, its connections send at once (TCP_NODELAY); else each answer ends 40 ms late.
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -15,6 +15,8 @@ from trimtab.config.run import Run
 from trimtab.config.validation import dotted, fields_of, validated
 from trimtab.record.jsonl import plain
 
+WATCHED = ("cluster.patience", "cluster.give_up", "cluster.restarts")
+
 
 def run_to_dict(run: Run) -> dict[str, Any]:
     """The run as plain tables for strict JSON (an infinity becomes the word ``inf``), as in run.json."""
@@ -129,6 +131,8 @@ def unused(run: Run) -> tuple[str, ...]:
         "data.schema": "" if run.data.files else "a built-in task has no columns",
         "data.map": "" if run.data.files else "a built-in task has no columns",
         "evaluation.": "data.held_out is 0" if run.data.held_out == 0 else "",
+        "cluster.vllm.": "" if run.cluster.engine == "vllm" else "cluster.engine is local",
+        **dict.fromkeys(WATCHED, "" if run.cluster.engines or run.cluster.trainers else "there is no worker"),
     }
     return tuple(
         f"{changed.path} is not used: {reason}"

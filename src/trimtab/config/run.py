@@ -10,15 +10,17 @@ from typing import Any
 
 from trimtab.algorithms import build_algorithm
 from trimtab.algorithms.algorithm import Algorithm
+from trimtab.config.cluster import ClusterConfig
 from trimtab.data.prompts import DataConfig
 from trimtab.doctor.config import DoctorConfig
 from trimtab.errors import SettingError, nearest
 from trimtab.evaluation.config import EvaluationConfig
 from trimtab.models import ModelConfig
+from trimtab.objectives.correction import Correction
 from trimtab.record import RecordConfig
 from trimtab.rewards.build import GRADERS, build_rubric
 from trimtab.rewards.rubric import RewardConfig
-from trimtab.rollout.engine import Sampling
+from trimtab.rollout.engine import FAST, Fast, Sampling
 from trimtab.trainer import TrainerConfig
 
 
@@ -53,6 +55,7 @@ class SamplingSection:
     prompts_per_step: groups that a step trains on (dynamic sampling draws more to fill them).
     samples_per_prompt: answers to one prompt, the size of its group.
     max_new_tokens, temperature, stop: see ``Sampling``.
+    fast: "auto", "always" or "never" decode with packed weights in the local engine, see ``LocalEngine``.
     """
 
     prompts_per_step: int = 32
@@ -60,8 +63,12 @@ class SamplingSection:
     max_new_tokens: int = 512
     temperature: float = 1.0
     stop: tuple[str, ...] = ()
+    fast: Fast = "auto"
 
     def __post_init__(self) -> None:
+        if self.fast not in FAST:
+            value = str(self.fast)
+            raise SettingError(f"sampling.fast: unknown value {value!r}{nearest(value, FAST)}")
         for name in ("prompts_per_step", "samples_per_prompt"):
             if getattr(self, name) < 1:
                 raise SettingError(f"sampling.{name} must be >= 1, got {getattr(self, name)}")
@@ -98,6 +105,7 @@ class Run:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     record: RecordConfig = field(default_factory=RecordConfig)
     doctor: DoctorConfig = field(default_factory=DoctorConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
     def __post_init__(self) -> None:
         if self.trainer.updates_per_step > self.sampling.prompts_per_step:
@@ -107,6 +115,12 @@ class Run:
                 f"raise sampling.prompts_per_step or lower trainer.updates_per_step"
             )
         algorithm = self.build_algorithm()
+        if algorithm.correction is not None and self.trainer.old_logprobs == "sampler":
+            raise SettingError(
+                'trainer.old_logprobs = "sampler" takes the sampler\'s policy for the old one, so that every '
+                'factor of algorithm.correction is 1; set trainer.old_logprobs = "recompute" (or "auto"), or '
+                'algorithm.correction = "none": then the ratio itself is that to the policy that sampled'
+            )
         self._check_group_size()
         if not any(".py:" in grader.name for grader in self.reward.graders):
             rubric = build_rubric(self.reward)  # a function's file is left alone until the run starts
@@ -142,7 +156,29 @@ class Run:
             max_new_tokens=self.sampling.max_new_tokens,
             samples_per_prompt=self.sampling.samples_per_prompt,
             allow=tuple(allow),
+            correction=self.usual_correction,
         )
+
+    @property
+    def usual_correction(self) -> Correction | None:
+        """The rollout correction of an algorithm whose table names none: on where an answer may come from
+        older weights, or from an engine of its own that is not told to compute in float32; off where the
+        sampler is exact, and where the trainer takes its log-probabilities for the old ones.
+        """
+        cluster = self.cluster
+        dtype = cluster.vllm.dtype if cluster.vllm.dtype != "auto" else self.model.dtype
+        rounded = cluster.engine != "local" and dtype != "float32"
+        wanted = (cluster.staleness > 0 or rounded) and self.trainer.old_logprobs != "sampler"
+        return Correction() if wanted else None
+
+    @property
+    def exact_sampler(self) -> bool:
+        """Whether the sampler computes the very weights that a step's first update starts from, as the
+        trainer does: its log-probabilities may then stand for the old ones, if both compute in float32.
+        """
+        cluster = self.cluster
+        same = cluster.engine == "local" and cluster.staleness == 0
+        return same and self.build_algorithm().correction is None
 
     def evaluation_sampler(self) -> Sampling:
         """The sampler of the evaluation: its own temperature and limit, the training's stop texts."""

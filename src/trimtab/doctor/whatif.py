@@ -9,7 +9,7 @@ Recomputed: rewards from the recorded grades (scale and length penalty), group a
 tokens are trained (overlong filtering), weights, ratios, gates. Kept as recorded: the answers, the selection
 of groups, their split into updates, and the log-probabilities, which come from the run's own weights. So
 this is one update seen with other eyes, never another run: its weights would have moved elsewhere.
-Not recomputed: advantages that need a critic, KL and entropy terms of the loss.
+Not recomputed: advantages that need a critic, KL and entropy terms of the loss, a rollout correction.
 """
 # SPDX-License-Identifier: Apache-2.0
 

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 
-from trimtab.loop.collect import Collected, Wanted
+from trimtab.data.packing import pack
+from trimtab.loop.collected import Collected, Wanted
 from trimtab.loop.observe import Step, untouched
 from trimtab.loop.stages import Update
 from trimtab.loop.view import View
@@ -22,10 +25,14 @@ from trimtab.rollout.checks import (
     fingerprint,
 )
 from trimtab.rollout.engine import RolloutEngine
-from trimtab.types import Rollout, WeightSource
+from trimtab.trainer.trainer import Trainer
+from trimtab.types import Draw, Grade, RewardedGroup, Rollout, ScoredGroup, WeightSource
 
 SAMPLED_ALONE = 4
 """Rollouts that are sampled again alone, each of another group."""
+
+PROBED_TOKENS = 32
+"""Length at most of the answers that are sampled only to be compared."""
 
 
 class SelfChecks:
@@ -78,6 +85,29 @@ class SelfChecks:
         self._compared = step.version
         sampler_T, trainer_T = batch.rollout_logprobs_T[fresh_T], batch.old_logprobs_T[fresh_T]
         self._keep(step.number, check(sampler_T, trainer_T, dtype=self._engine.dtype))
+
+    async def delivered(self, step: int, trainer: Trainer, draws: Sequence[Draw], wanted: Wanted) -> None:
+        """As the second check of ``trained``, for loops whose steps never train on what the newest weights
+        have sampled: right after these were delivered, a few short answers of their own.
+
+        Raises RunError with the likely causes when the ratio is not 1. Where the trainer takes the sampler's
+        word for the old log-probabilities there is nothing to compare.
+        """
+        if self._delivery_done or self._engine.version == self._compared or not draws:
+            return
+        sampling = replace(wanted.sampling, max_new_tokens=min(PROBED_TOKENS, wanted.sampling.max_new_tokens))
+        chosen = {draw.prompt.id: draw for draw in draws}
+        rewarded: list[RewardedGroup] = []
+        asked = list(chosen.values())[:SAMPLED_ALONE]
+        async for group in self._engine.generate(asked, 1, sampling, seed=wanted.seed, purpose="probe"):
+            scored = ScoredGroup(group=group, grades=(Grade.of(0.0),))
+            rewarded.append(RewardedGroup(scored=scored, rewards=np.zeros(1), shaping=np.zeros(1)))
+        batch = await trainer.annotate(pack(rewarded), frozenset({"old_logprobs_T"}))
+        sampler_T, trainer_T = batch.rollout_logprobs_T, batch.old_logprobs_T
+        if not len(sampler_T) or torch.equal(sampler_T, trainer_T):
+            return
+        self._delivery_done, self._compared = True, self._engine.version
+        self._keep(step, check_weights_arrived(sampler_T, trainer_T, dtype=self._engine.dtype))
 
     def published(self, step: int, weights: WeightSource, updates: Sequence[Update] = ()) -> None:
         """After every sync: weights that these updates have moved are not those published before.

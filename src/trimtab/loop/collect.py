@@ -6,60 +6,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from trimtab.data.selection import Reason, Selection, Verdict, outcome
+from trimtab.loop.collected import Collected, Judged, Wanted
 from trimtab.loop.state import LoopState
 from trimtab.rewards.rubric import Rubric
-from trimtab.rollout.engine import RolloutEngine, Sampling
+from trimtab.rollout.engine import RolloutEngine
 from trimtab.types import Draw, ScoredGroup
+
+__all__ = ["SLOWEST_KEEP_RATE", "Collected", "Judged", "Wanted", "collect"]
 
 SLOWEST_KEEP_RATE = 0.25
 """A refill draws at most this many times fewer than it needs, however few groups were kept lately."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a step asks for: ``groups`` groups of ``rollouts`` answers each, from seeds of ``seed``."""
-
-    groups: int
-    rollouts: int
-    sampling: Sampling
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """One group with its verdict. ``carried_in``: an earlier step sampled it."""
-
-    scored: ScoredGroup
-    verdict: Verdict
-    carried_in: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Collected:
-    """What a step's collection brought. ``fresh`` holds every group sampled now, before selection.
-
-    ``kept`` are trained in this step, carried ones first; ``surplus`` waits for the next step;
-    ``judged`` holds every group whose fate this step decided, with the reason; a surplus group's fate is
-    decided by the step that trains or drops it. ``fresh_kept`` counts fresh groups that can teach.
-    Grading overlaps sampling: ``grade_seconds`` is what it added, the work in this thread and the wait after
-    the last answer was sampled.
-    """
-
-    fresh: list[ScoredGroup] = field(default_factory=list)
-    kept: list[ScoredGroup] = field(default_factory=list)
-    surplus: list[ScoredGroup] = field(default_factory=list)
-    judged: list[Judged] = field(default_factory=list)
-    fresh_kept: int = 0
-    draws: int = 0
-    rounds: int = 0
-    sample_seconds: float = 0.0
-    grade_seconds: float = 0.0
-
-    def count(self, reason: Reason) -> int:
-        return sum(judged.verdict.reason is reason for judged in self.judged)
 
 
 async def collect(
@@ -71,7 +29,7 @@ async def collect(
     groups come first, dropped ones are replaced, and kept ones beyond the need are carried on.
     """
     found = Collected()
-    _take_carried(found, state, selection, engine.version, wanted.groups)
+    _take_carried(found, state, selection, engine.version + wanted.ahead, wanted.groups)
     limit = (
         wanted.groups if selection is None else selection.draw_limit(wanted.groups, len(state.cursor.prompts))
     )
@@ -91,6 +49,7 @@ async def collect(
     if found.draws:
         state.counters.keep_rate = 0.5 * state.counters.keep_rate + 0.5 * _share_kept(found)
     state.carried = list(found.surplus)
+    found.cursor, found.keep_rate = state.cursor.drawn, state.counters.keep_rate
     return found
 
 
@@ -109,8 +68,13 @@ def _take_carried(
 
 
 def _next_draws(state: LoopState, count: int) -> Iterator[Draw]:
-    """Up to ``count`` draws; prompts that memory rests are passed over, each at most once."""
+    """Up to ``count`` draws, those to be drawn again first; prompts that memory rests are passed over, each
+    at most once.
+    """
     passed = 0
+    while count and state.again:
+        count -= 1
+        yield state.again.pop(0)
     while count and passed < len(state.cursor.prompts):
         draw = state.cursor.draw()
         if not state.memory.wants(draw.prompt, state.counters.step):

@@ -21,6 +21,7 @@ from trimtab.probes import (
     group_metrics,
     memory_metrics,
     mismatch_metrics,
+    pace_metrics,
     pool_metrics,
     reward_metrics,
     selection_metrics,
@@ -34,11 +35,23 @@ from trimtab.record.writer import RunRecord
 from trimtab.types import Batch, RewardedGroup
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a step's training kept up with sampling beside it: collected steps that waited when it began,
+    itself included, and seconds that it stood still.
+    """
+
+    queue: int
+    trainer_wait: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """All that a step leaves to be seen. ``version`` is the policy that sampled its fresh groups.
+    """All that a step leaves to be seen. ``version`` is the policy that its first update starts from; where
+    steps take turns it has sampled the fresh groups too.
 
-    A step that failed has no ``rewarded`` groups and no ``updates``, or only the former.
+    A step that failed has no ``rewarded`` groups and no ``updates``, or only the former. ``pace``: None where
+    steps take turns.
     """
 
     number: int
@@ -48,6 +61,7 @@ class Step:
     collected: Collected
     rewarded: list[RewardedGroup] = field(default_factory=list[RewardedGroup])
     updates: list[Update] = field(default_factory=list[Update])
+    pace: Pace | None = None
 
 
 def measure(step: Step, algorithm: Algorithm, state: LoopState) -> Metrics:
@@ -81,9 +95,21 @@ def measure_cost(seconds: dict[str, float], total: float, step: Step) -> Metrics
     sampled = sum(rollout.length for scored in step.collected.fresh for rollout in scored.group.rollouts)
     updated = sum(update.batch.num_tokens for update in step.updates)
     tokens = {"sample": sampled, "update": updated}
-    return time_metrics(
+    metrics: Metrics = {}
+    if step.pace is not None:
+        found = step.collected
+        seconds = seconds | {"sample": found.sample_seconds, "grade": found.grade_seconds}
+        metrics = pace_metrics(
+            queue=step.pace.queue,
+            trainer_wait=step.pace.trainer_wait,
+            sampler_wait=found.waited,
+            hidden=found.hidden,
+            collection=found.sample_seconds + found.grade_seconds,
+        )
+    metrics |= time_metrics(
         seconds, step=total, tokens={stage: n for stage, n in tokens.items() if n and seconds.get(stage)}
-    ) | memory_metrics(
+    )
+    return metrics | memory_metrics(
         resident=machine.resident_bytes(), peak=machine.peak_bytes(), device_peak=machine.device_peak_bytes()
     )
 

@@ -1,6 +1,6 @@
 """The stages of a step after collection, one function each; both loops are made of them.
 
-collect -> shape -> pack -> annotate -> advantages -> update -> sync
+collect -> shape -> pack -> annotate -> advantages -> correct -> update -> sync
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -45,10 +45,12 @@ async def annotate(
     """The columns the algorithm needs and only a model can fill, by the weights before any update.
 
     only_update: the step makes one update, whose own pass is by these weights; a pass before it for the
-    old log-probabilities would be the same one twice, and is left out where the trainer offers that.
+    old log-probabilities would be the same one twice, and is left out where the trainer offers that and
+    nothing before the update reads them.
     """
     columns = algorithm.needs | {"old_logprobs_T"}
-    if only_update and trainer.old_from_update and algorithm.kl_in_reward is None:
+    read_before = algorithm.kl_in_reward is not None or algorithm.correction is not None
+    if only_update and trainer.old_from_update and not read_before:
         columns -= {"old_logprobs_T"}
     return await trainer.annotate(batch, columns)
 
@@ -58,6 +60,11 @@ def advantages(batch: Batch, algorithm: Algorithm) -> Batch:
     if algorithm.kl_in_reward is not None:
         batch = batch.with_columns(kl_rewards_T=algorithm.kl_in_reward(batch))
     return batch.with_columns(**algorithm.advantage(batch))
+
+
+def correct(batch: Batch, algorithm: Algorithm) -> Batch:
+    """The rollout correction's factor of every token of the step, where the algorithm has one."""
+    return batch if algorithm.correction is None else batch.with_columns(**algorithm.correction(batch))
 
 
 def checked(batch: Batch, update: int) -> Batch:

@@ -6,12 +6,12 @@ pool_metrics(counts)               how much of the prompt pool was reached
 reward_metrics(trained groups)     rewards as optimised
 mismatch_metrics(batch)            sampler against trainer, before any update
 update_metrics(batch, report)      what one update did; merge over the step's updates
-time_metrics, memory_metrics, coefficient_metrics
+time_metrics, pace_metrics, memory_metrics, coefficient_metrics
 flagged_groups(groups, updates)    whose tokens to keep
 """
 # SPDX-License-Identifier: Apache-2.0
 
-from trimtab.probes.cost import memory_metrics, time_metrics
+from trimtab.probes.cost import memory_metrics, pace_metrics, time_metrics
 from trimtab.probes.flags import flagged_groups
 from trimtab.probes.flow import pool_metrics, selection_metrics
 from trimtab.probes.groups import group_metrics
@@ -24,6 +24,7 @@ __all__ = [
     "group_metrics",
     "memory_metrics",
     "mismatch_metrics",
+    "pace_metrics",
     "pool_metrics",
     "reward_metrics",
     "selection_metrics",

@@ -1,4 +1,4 @@
-"""Time and memory as metrics."""
+"""Time, memory, and how sampling and training shared the time, as metrics."""
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
@@ -26,6 +26,22 @@ def time_metrics(
     for stage, count in (tokens or {}).items():
         metrics[f"tokens_per_second/{stage}"] = Mean(float(count), stages.get(stage, 0.0))
     return metrics
+
+
+def pace_metrics(
+    *, queue: int, trainer_wait: float, sampler_wait: float, hidden: float, collection: float
+) -> Metrics:
+    """``async/*``: how sampling and training of a step went on beside each other.
+
+    queue: collected steps that waited; trainer_wait, sampler_wait: seconds that either stood still; hidden:
+    of the ``collection`` seconds of the step's collection those during which training did not wait.
+    """
+    return {
+        "async/queue": Mean.of(queue),
+        "async/trainer_wait": Sum(trainer_wait),
+        "async/sampler_wait": Sum(sampler_wait),
+        "async/overlap": Mean(min(hidden, collection), collection),
+    }
 
 
 def memory_metrics(*, resident: int | None, peak: int | None, device_peak: int | None = None) -> Metrics:

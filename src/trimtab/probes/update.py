@@ -21,6 +21,7 @@ from trimtab.metrics import (
     Metrics,
     Sum,
 )
+from trimtab.probes.correction import correction_metrics
 from trimtab.probes.region import clip_metrics, gate_metrics, ratio_metrics
 from trimtab.probes.tokens import Column, TrainedTokens
 from trimtab.types import Batch, StepReport
@@ -47,6 +48,7 @@ def update_metrics(batch: Batch, report: StepReport) -> Metrics:
         **kl_metrics(tokens),
         **value_metrics(tokens),
         **routing_metrics(tokens),
+        **correction_metrics(batch),
         **loss_metrics(report),
         **optimizer_metrics(report),
     }

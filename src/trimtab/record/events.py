@@ -25,6 +25,11 @@ class Event(StrEnum):
     HEALTHY = "healthy"
     DELETED = "deleted"
     WARNED = "warned"
+    ENGINE_LOST = "engine_lost"
+    ENGINE_RESTARTED = "engine_restarted"
+    RANKS_LOST = "ranks_lost"
+    RANKS_RESTARTED = "ranks_restarted"
+    NO_PROGRESS = "no_progress"
     FINISHED = "finished"
     STOPPED = "stopped"
 
@@ -46,6 +51,11 @@ FIELDS: dict[Event, str] = {
     Event.HEALTHY: "`checkpoint`: nothing grave was found before it; it is kept until the next such one",
     Event.DELETED: "`checkpoint`",
     Event.WARNED: "`message`",
+    Event.ENGINE_LOST: "`worker`, `reason`, `draws`: prompts it had not finished, drawn again by others",
+    Event.ENGINE_RESTARTED: "`worker`, `process`, `node`: a new engine in its place; it gets the weights",
+    Event.RANKS_LOST: "`worker`: the trainer rank that failed first, `reason`; all ranks were ended",
+    Event.RANKS_RESTARTED: "`checkpoint` they went on from, or null; `step`: the number of finished steps",
+    Event.NO_PROGRESS: "`worker`, `stage`, `seconds`, `stacks`: nothing has come of it for so long",
     Event.FINISHED: "nothing more; summary.json is there",
     Event.STOPPED: "`reason`",
 }

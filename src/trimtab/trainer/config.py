@@ -13,11 +13,13 @@ SCHEDULES = ("constant", "linear", "cosine")
 OLD_LOGPROBS = ("auto", "sampler", "recompute")
 CRITICS = ("head", "model")
 SHARING = ("auto", "never")
+FAST = ("auto", "always", "never")
 WORDS = {
     "schedule": SCHEDULES,
     "old_logprobs": OLD_LOGPROBS,
     "critic": CRITICS,
     "share_prompts": SHARING,
+    "fast": FAST,
 }
 
 
@@ -48,6 +50,10 @@ class TrainerConfig:
     share_prompts: compute the prompt of a group once in an update, for answers that stand in one row;
         "auto" where it costs less, "never" gives each answer a row of its own. Changes the gradient by
         rounding only.
+    fast: "auto" packs tokens without padding and computes a decoder of the Llama kind by trimtab's own
+        passes, on a CPU and where they agree with transformers when tried; every prompt of a micro-batch is
+        then computed once. That is so where the model is not tiny; "always" does it for a tiny one too.
+        "never" runs transformers' own modules. Changes log-probabilities and gradient by rounding only.
     autocast: compute in bfloat16; weights, log-softmax, ratios and sums stay float32.
     critic: "head" is a linear layer on the policy's own states, "model" a copy of the start model with
         such a layer. Only algorithms that need values have a critic at all.
@@ -72,6 +78,7 @@ class TrainerConfig:
     max_nonfinite_skips: int = 0
     gradient_checkpointing: bool = False
     share_prompts: Literal["auto", "never"] = "auto"
+    fast: Literal["auto", "always", "never"] = "auto"
     autocast: bool = False
     critic: Literal["head", "model"] = "head"
     critic_learning_rate: float = 1e-5

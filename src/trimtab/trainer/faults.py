@@ -22,6 +22,7 @@ WORDS = {
     "kl_rewards_T": "the KL part of the reward",
     "advantages_T": "the advantage",
     "returns_T": "the return",
+    "correction_T": "the factor of the rollout correction",
     "weights_T": "the weight of a token in the loss",
     "logprobs_T": "the new log-probability",
     "entropy_T": "the entropy",

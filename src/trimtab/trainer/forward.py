@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +19,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from trimtab.errors import SettingError
 from trimtab.models import LoadedModel, split_head
 from trimtab.ops.logprobs import logprobs_and_entropy
+from trimtab.ops.vocabulary import weight_logprobs
 from trimtab.trainer.critic import Critic
+from trimtab.trainer.decoder import PackedDecoder
 from trimtab.trainer.layout import padded_rows
+from trimtab.trainer.packed import packed_tokens
 from trimtab.trainer.routing import chosen_experts, experts_of, routers
 from trimtab.trainer.sharing import ROW, Cost, SharedRows, can_share, shared_rows
 from trimtab.types import Batch, ModelOutput
@@ -45,7 +49,8 @@ class Reader:
 
     autocast: compute in bfloat16 whatever dtype the weights have. recompute_layers: keep only the
     input of each layer for the backward pass. share_prompts: answers to one prompt may stand in one row
-    (see ``sharing``), where the architecture allows it and it pays.
+    (see ``sharing``), where the architecture allows it and it pays. fast: tokens are packed and computed by
+    ``decoder`` where that knows the architecture; not for a module that something will be wrapped around.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Reader:
         autocast: bool = False,
         recompute_layers: bool = False,
         share_prompts: bool = False,
+        fast: bool = False,
     ) -> None:
         self.model = model
         self.temperature = temperature
@@ -65,15 +71,28 @@ class Reader:
         self.backbone, self.head = split_head(model.module)
         self.routers = routers(model.module)
         trunk = critic is not None and critic.trunk is not None
+        self.decoder: PackedDecoder | None = None
+        if fast and not (trunk or autocast):
+            self.decoder = PackedDecoder.of(model, self.backbone, recompute=recompute_layers)
         shares = share_prompts and not trunk and can_share(model, self.backbone)
-        self.cost = Cost.of(model) if shares else None
+        self.cost = (
+            Cost.of(model, packed=self.decoder is not None) if shares or self.decoder is not None else None
+        )
         self.layers = _layers(model.module, critic) if recompute_layers else []
+
+    def plain(self) -> Reader:
+        """The same, computed by the model's own modules, whose hooks then see every pass."""
+        plain = copy.copy(self)
+        plain.decoder = None
+        return plain
 
     def __call__(self, batch: Batch, asked: Asked) -> tuple[ModelOutput, Tensor | None]:
         """The batch's tokens as this model sees them, and ``bootstrap_S`` where values are asked for.
 
         The output lies on the model's device. ``logprobs_T`` and ``entropy_T`` are empty when not asked.
         """
+        if self.decoder is not None:
+            return self._packed(self.decoder, batch, asked)
         self.model.module.eval()
         layout = shared_rows(batch) if ROW in batch.columns else padded_rows(batch)
         device = self.model.device
@@ -114,6 +133,27 @@ class Reader:
             experts_T=experts_of(choices[: len(self.routers)], state_T),
         )
         return out, bootstrap_S
+
+    def _packed(
+        self, decoder: PackedDecoder, batch: Batch, asked: Asked
+    ) -> tuple[ModelOutput, Tensor | None]:
+        packed = packed_tokens(batch, heads=decoder.heads.query, last=asked.values)
+        values_T = bootstrap_S = None
+        logprobs_T = entropy_T = torch.empty(0)
+        with torch.set_grad_enabled(asked.policy_grad):
+            states = decoder(packed)
+            if asked.logprobs:
+                logprobs_T, entropy_T = weight_logprobs(
+                    states.index_select(0, packed.state_T),
+                    decoder.weight,
+                    batch.token_ids_T,
+                    temperature=self.temperature,
+                    vocab_size=self.model.vocab_size,
+                    entropy_grad=asked.entropy_grad,
+                )
+        if asked.values:
+            values_T, bootstrap_S = self._values(packed.ids_N, states, packed.state_T, packed.last_S, asked)
+        return ModelOutput(logprobs_T=logprobs_T, entropy_T=entropy_T, values_T=values_T), bootstrap_S
 
     def _values(
         self, rows: Tensor, policy_states: Tensor, state_T: Tensor, last_S: Tensor, asked: Asked

@@ -44,14 +44,8 @@ def padded_rows(batch: Batch) -> Layout:
 
     Raises: DataError for a prompt without a token, whose answer's first token nothing could predict.
     """
+    require_prompts(batch)
     prompt_P = torch.tensor([len(prompt) for prompt in batch.prompts_P], dtype=torch.int64)
-    if not bool((prompt_P > 0).all()):
-        group = int((prompt_P == 0).nonzero()[0, 0])
-        key = batch.keys_S[int((batch.group_S == group).nonzero()[0, 0])]
-        raise DataError(
-            f"the prompt of rollout {key} has no token, so nothing predicts the answer's first token; "
-            "render the prompt with at least a start token"
-        )
     prompt_S, lengths_S = prompt_P[batch.group_S], batch.lengths_S
     total_S = prompt_S + lengths_S
     width = int(total_S.max()) if batch.num_sequences else 0
@@ -69,6 +63,17 @@ def padded_rows(batch: Batch) -> Layout:
         last_S=torch.arange(batch.num_sequences) * width + total_S - 1,
         tokens=int(total_S.sum()),
     )
+
+
+def require_prompts(batch: Batch) -> None:
+    """Raises DataError for a prompt without a token."""
+    empty = next((group for group, prompt in enumerate(batch.prompts_P) if not len(prompt)), None)
+    if empty is not None:
+        key = batch.keys_S[int((batch.group_S == empty).nonzero()[0, 0])]
+        raise DataError(
+            f"the prompt of rollout {key} has no token, so nothing predicts the answer's first token; "
+            "render the prompt with at least a start token"
+        )
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

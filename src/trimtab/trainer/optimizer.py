@@ -8,7 +8,7 @@ already is its own master.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,23 +19,41 @@ from trimtab.trainer.config import TrainerConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
+Part = Callable[[Tensor], Tensor]
+"""From a parameter or gradient of a module to what this process holds of it, detached."""
+
+
+def all_of(tensor: Tensor) -> Tensor:
+    """The part of a process that holds everything."""
+    return tensor
+
+
+def norm_of(tensors: Sequence[Tensor]) -> float:
+    """The norm of these tensors taken as one vector."""
+    return float(nn.utils.get_total_norm(tensors))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Owned:
-    """The weights of one owner ("policy" or "critic"): parameters, masters, and their learning rate."""
+    """The weights of one owner ("policy" or "critic"): parameters, masters, and their learning rate.
+
+    Where parameters are shards of torch.distributed, ``part`` gives this process's rows of each, and masters,
+    gradients and moments are plain tensors of these rows.
+    """
 
     name: str
     learning_rate: float
     module: nn.Module
     parameters: Mapping[str, nn.Parameter]
     masters: Mapping[str, Tensor]
+    part: Part = all_of
 
     @classmethod
-    def of(cls, name: str, module: nn.Module, learning_rate: float) -> Owned:
+    def of(cls, name: str, module: nn.Module, learning_rate: float, part: Part = all_of) -> Owned:
         """Every trainable parameter of ``module``, tied ones once."""
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        masters = {key: _master(parameter) for key, parameter in parameters.items()}
-        return cls(name, learning_rate, module, parameters, masters)
+        masters = {key: _master(parameter, part) for key, parameter in parameters.items()}
+        return cls(name, learning_rate, module, parameters, masters, part)
 
     @property
     def size(self) -> int:
@@ -43,15 +61,18 @@ class Owned:
 
     def everything(self) -> dict[str, Tensor]:
         """The module's weights by name, tied ones once: masters, and what is not trained as it is."""
-        return {name: self.masters.get(name, p.detach()) for name, p in self.module.named_parameters()}
+        return {
+            name: self.masters[name] if name in self.masters else self.part(p.detach())
+            for name, p in self.module.named_parameters()
+        }
 
     def absorb(self) -> None:
-        """Add what one backward pass left in low-precision parameters to their masters' gradients."""
+        """Add what one backward pass left in parameters that are not their own masters to these."""
         for name, parameter in self.parameters.items():
             master = self.masters[name]
             if master is parameter or parameter.grad is None:
                 continue
-            gradient = parameter.grad.to(master.dtype)
+            gradient = self.part(parameter.grad).to(master.dtype)
             master.grad = gradient if master.grad is None else master.grad.add_(gradient)
             parameter.grad = None
 
@@ -64,12 +85,12 @@ class Owned:
         return {name: master.grad for name, master in self.masters.items() if master.grad is not None}
 
     @torch.no_grad()
-    def clip(self, max_norm: float) -> float | None:
+    def clip(self, max_norm: float, norm: Callable[[Sequence[Tensor]], float] = norm_of) -> float | None:
         """Scale the gradients down to ``max_norm``; their norm before that, None where there is none."""
         gradients = list(self.gradients().values())
         if not gradients:
             return None
-        found = float(nn.utils.get_total_norm(gradients))
+        found = norm(gradients)
         if found > max_norm:
             for gradient in gradients:
                 gradient.mul_(max_norm / (found + 1e-6))
@@ -77,10 +98,10 @@ class Owned:
 
     @torch.no_grad()
     def spread(self) -> None:
-        """Round the masters into their low-precision parameters."""
+        """Copy the masters into the parameters that are not their own, rounding as these need it."""
         for name, parameter in self.parameters.items():
             if self.masters[name] is not parameter:
-                parameter.copy_(self.masters[name])
+                self.part(parameter.detach()).copy_(self.masters[name])
 
 
 class Optimizer:
@@ -150,10 +171,11 @@ def _alone(owned: Owned, config: TrainerConfig) -> str:
     return f"; the run's first {config.critic_warmup_updates} updates train it alone"
 
 
-def _master(parameter: nn.Parameter) -> Tensor:
+def _master(parameter: nn.Parameter, part: Part) -> Tensor:
+    whole = part is all_of
     if parameter.dtype in (torch.float32, torch.float64):
-        return parameter
-    return parameter.detach().to(torch.float32).requires_grad_()
+        return parameter if whole else part(parameter.detach()).requires_grad_()
+    return part(parameter.detach()).to(torch.float32).requires_grad_()
 
 
 def _by_decay(owned: Owned, decay: float) -> list[tuple[list[Tensor], float]]:

@@ -142,7 +142,7 @@ def _rollout(trainer: LocalTrainer, part: Batch, objective: Objective) -> Place 
     if trainer.critic is not None:
         modules["critic"] = trainer.critic
     with _watched(modules) as seen:
-        out, _ = trainer.reader(part, trainer.asked(objective))
+        out, _ = trainer.reader.plain()(part, trainer.asked(objective))
     if seen:
         first = seen[0]
         token = first.place if first.place is None or not first.in_row else first.place - prompt

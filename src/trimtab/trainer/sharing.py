@@ -20,6 +20,7 @@ from torch import Tensor
 from trimtab.data.packing import micro_batches
 from trimtab.models import Backbone, LoadedModel
 from trimtab.ops.logprobs import predecessors
+from trimtab.trainer.packed import packed_parts
 from trimtab.types import Batch
 
 ROW = "row_S"
@@ -40,18 +41,22 @@ class Cost:
     """Floating-point operations of a row of n tokens in one layer: ``token * n + pair * n^2``.
 
     token: two for each weight of the layer. pair: four for each hidden unit; half in a plain row, where
-    nothing above the diagonal is computed.
+    nothing above the diagonal is computed. packed: there are no rows, and prompts are shared without a price
+    (see ``packed``).
     """
 
     token: float
     pair: float
+    packed: bool = False
 
     @classmethod
-    def of(cls, model: LoadedModel) -> Cost:
+    def of(cls, model: LoadedModel, *, packed: bool = False) -> Cost:
         config = model.module.config.get_text_config()
         inside = sum(p.numel() for p in model.module.base_model.parameters())
         inside -= model.module.get_input_embeddings().weight.numel()  # type: ignore[union-attr]  # a Tensor
-        return cls(token=2.0 * inside / config.num_hidden_layers, pair=4.0 * config.hidden_size)
+        return cls(
+            token=2.0 * inside / config.num_hidden_layers, pair=4.0 * config.hidden_size, packed=packed
+        )
 
     def plain(self, total: int) -> float:
         """Of one answer in a row of its own; total: its prompt and response tokens."""
@@ -81,8 +86,11 @@ def plan(batch: Batch, wanted_S: Tensor, max_tokens: int, cost: Cost | None) -> 
     """The batch, with ``row_S`` where sharing pays, and its micro-batches over the wanted sequences.
 
     wanted_S: indices. cost: None never shares. A micro-batch takes up its number of rows times its longest
-    row, padded tokens included, and stays within ``max_tokens`` where one row does.
+    row, padded tokens included, and stays within ``max_tokens`` where one row does; packed tokens stand in no
+    rows (see ``packed.packed_parts``).
     """
+    if cost is not None and cost.packed:
+        return batch, packed_parts(batch, wanted_S, max_tokens)
     index_S = wanted_S.tolist()
     simple = [[index_S[i] for i in part] for part in micro_batches(batch.select(wanted_S), max_tokens)]
     if cost is None or not index_S:

@@ -4,8 +4,11 @@ trainer/policy.safetensors       master weights by name, tied ones once
 trainer/critic.safetensors       where there is a critic
 trainer/optimizer.safetensors    AdamW's moments and step counts: owner/moment/parameter
 trainer/random.safetensors       states of torch's generators
-trainer/trainer.json             counters and version
+trainer/trainer.json             counters and version, and how many ranks wrote
 model/                           the policy as transformers loads it
+
+Ranks write a file each, ``policy-00002-of-00003.safetensors``: the same names, of each tensor their rows.
+Any number of ranks reads what any other number has written, and of each file only the rows that it needs.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -21,10 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from trimtab.errors import RunError
-from trimtab.models import LoadedModel, export_model
 from trimtab.trainer.checkpoint import copy_into, read_tensors, write_tensors
 from trimtab.trainer.faults import first_not_finite
 from trimtab.trainer.optimizer import Optimizer, Owned
+from trimtab.trainer.rows import read_rows
+from trimtab.trainer.together import Alone, Together
 
 FORMAT = 1
 
@@ -56,59 +60,84 @@ class Parameters:
 
 def write_state(
     path: Path,
-    model: LoadedModel,
     owners: Sequence[Owned],
     optimizer: Optimizer,
     counts: Counts,
     version: int,
+    device: torch.device,
+    together: Together = Alone(),
 ) -> None:
-    """Write the files named above below ``path``. Raises RunError when a weight is not finite."""
+    """Write the files below ``trainer/``. Raises RunError when a weight is not finite."""
     folder = path / "trainer"
-    folder.mkdir(parents=True, exist_ok=True)
-    for owned in owners:
-        weights = owned.everything()
-        if name := first_not_finite(weights):
+    weights = {owned.name: owned.everything() for owned in owners}
+    for owner, tensors in weights.items():
+        if name := together.first(first_not_finite(tensors), list(tensors)):
             raise RunError(
-                f"the {owned.name}'s weight {name} is not finite, so it is not saved; "
+                f"the {owner}'s weight {name} is not finite, so it is not saved; "
                 "resume from the last checkpoint, with a lower trainer.learning_rate"
             )
-        write_tensors(folder / f"{owned.name}.safetensors", weights)
-    write_tensors(folder / "optimizer.safetensors", optimizer.moments())
-    write_tensors(folder / "random.safetensors", _random_states(model.device))
-    stored = {
-        "format": FORMAT,
-        "version": version,
-        "counts": asdict(counts),
-        "owners": [o.name for o in owners],
-    }
-    (folder / "trainer.json").write_text(json.dumps(stored, indent=1), encoding="utf-8")
-    export_model(model.module, model.tokenizer, path / "model")
+    with together.as_one():
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {**weights, "optimizer": optimizer.moments(), "random": _random_states(device)}
+        for name, tensors in written.items():
+            write_tensors(file_of(folder, name, together.rank, together.size), tensors)
+        if together.rank == 0:
+            stored = {
+                "format": FORMAT,
+                "version": version,
+                "counts": asdict(counts),
+                "owners": list(weights),
+                "ranks": together.size,
+            }
+            (folder / "trainer.json").write_text(json.dumps(stored, indent=1), encoding="utf-8")
+
+
+def file_of(folder: Path, name: str, rank: int, ranks: int) -> Path:
+    """Where a rank of so many keeps what is called ``name``."""
+    return folder / (
+        f"{name}.safetensors" if ranks == 1 else f"{name}-{rank + 1:05d}-of-{ranks:05d}.safetensors"
+    )
 
 
 @torch.no_grad()
 def read_state(
-    path: Path, model: LoadedModel, owners: Sequence[Owned], optimizer: Optimizer
+    path: Path,
+    owners: Sequence[Owned],
+    optimizer: Optimizer,
+    device: torch.device,
+    together: Together = Alone(),
 ) -> tuple[Counts, int]:
-    """Take back what ``write_state`` wrote, in place. Raises RunError where it does not fit."""
+    """Take back what ``write_state`` wrote, in place, in any number of ranks.
+
+    Raises: RunError where it does not fit.
+    """
     folder = path / "trainer"
-    try:
-        stored: dict[str, Any] = json.loads((folder / "trainer.json").read_text(encoding="utf-8"))
-        counts, version, names = Counts(**stored["counts"]), int(stored["version"]), stored["owners"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{folder} holds no trainer's state ({error}); resume from another checkpoint"
-        ) from None
-    if names != [owned.name for owned in owners]:
-        raise RunError(
-            f"the checkpoint {path} has weights of {' and '.join(names)}, this run of "
-            f"{' and '.join(owned.name for owned in owners)}; resume with the algorithm it was written with"
-        )
-    for owned in owners:
-        weights = read_tensors(folder / f"{owned.name}.safetensors")
-        copy_into(owned.everything(), weights, f"{owned.name}'s weights")
-        owned.spread()
-    optimizer.restore(read_tensors(folder / "optimizer.safetensors"))
-    _restore_random_states(read_tensors(folder / "random.safetensors"), model.device)
+    with together.as_one():
+        try:
+            stored: dict[str, Any] = json.loads((folder / "trainer.json").read_text(encoding="utf-8"))
+            counts, version, names = Counts(**stored["counts"]), int(stored["version"]), stored["owners"]
+            ranks = int(stored.get("ranks", 1))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(
+                f"{folder} holds no trainer's state ({error}); resume from another checkpoint"
+            ) from None
+        if names != [owned.name for owned in owners]:
+            raise RunError(
+                f"the checkpoint {path} has weights of {' and '.join(names)}, this run of "
+                f"{' and '.join(owned.name for owned in owners)}; resume with the algorithm it was written "
+                "with"
+            )
+
+        def files(name: str) -> list[Path]:
+            return [file_of(folder, name, rank, ranks) for rank in range(ranks)]
+
+        for owned in owners:
+            copy_into(
+                owned.everything(), read_rows(files(owned.name), together.rows), f"{owned.name}'s weights"
+            )
+            owned.spread()
+        optimizer.restore(read_rows(files("optimizer"), together.rows))
+        _restore_random_states(read_tensors(files("random")[together.rank % ranks]), device)
     return counts, version
 
 

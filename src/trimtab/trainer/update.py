@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trimtab.objectives.objective import Objective
 from trimtab.objectives.policy import PolicyGradient
-from trimtab.trainer.faults import not_finite_loss
+from trimtab.trainer.faults import NotFiniteError, not_finite_loss
 from trimtab.trainer.layout import to_device
 from trimtab.trainer.routing import agreement
 from trimtab.trainer.sharing import Cost, plan
@@ -85,6 +85,12 @@ def cut(
     return plan(batch, wanted_S.nonzero().flatten(), max_tokens, cost)
 
 
+def alone(fault: NotFiniteError | None) -> None:
+    """Raise the fault, as nobody else need be asked."""
+    if fault is not None:
+        raise fault
+
+
 def accumulate(
     batch: Batch,
     objective: Objective,
@@ -93,12 +99,13 @@ def accumulate(
     clock: Clock,
     *,
     after_backward: Callable[[], None] = lambda: None,
+    agree: Callable[[NotFiniteError | None], None] = alone,
 ) -> Accumulated:
     """Forward, objective and backward of each part of a weighted batch; gradients stay in the weights.
 
     A batch without old log-probabilities takes those of this very pass (see ``Trainer``).
-    ``after_backward`` runs after each part. Tokens outside all parts have NaN in the trace, or False
-    where it is bool.
+    ``after_backward`` runs after each part; ``agree`` is told before each backward pass whether the loss is
+    finite, and raises. Tokens outside all parts have NaN in the trace, or False where it is bool.
 
     Raises: NotFiniteError for a loss that is not finite, before it gets a backward pass.
     """
@@ -115,8 +122,7 @@ def accumulate(
             shares, trace = objective(out, to_device(part, out.logprobs_T.device))
             trace = trace | _routing(part, out)
             total = torch.stack(list(shares.values())).sum()
-        if not bool(total.isfinite()):
-            raise not_finite_loss(part, out, shares)
+        agree(None if bool(total.isfinite()) else not_finite_loss(part, out, shares))
         if total.requires_grad:
             with clock("backward"):
                 total.backward()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trimtab.doctor.case import Case
-from trimtab.doctor.rules import entropy, grading, lengths, optimizer, progress, region, signal, tokens
+from trimtab.doctor.rules import entropy, grading, lengths, optimizer, pace, progress, region, signal, tokens
 from trimtab.record.findings import Finding
 
 Rule = Callable[[Case], Finding]
@@ -47,5 +47,6 @@ RULES: tuple[Rule, ...] = (
     optimizer.gradient_spikes,
     optimizer.skipped_updates,
     progress.coverage,
+    pace.standing_still,
 )
 """What names a cause directly comes before what shows its consequences."""

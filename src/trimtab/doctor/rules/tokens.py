@@ -23,7 +23,8 @@ def sampler_mismatch(case: Case) -> Finding:
     """Symptom 9: sampler and trainer disagree on what was sampled."""
     rule, key = "sampler-mismatch", "mismatch/logprob"
     age = case.course("staleness/mean")
-    old = age is not None and age.now >= 2.0
+    allowed = case.setup.number("cluster.staleness") or 0.0
+    old = age is not None and age.now >= 2.0 and age.now > allowed
     if case.missing(key) and not old:
         return skipped(case, rule, key)
     course = case.course(key)

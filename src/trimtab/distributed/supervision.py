@@ -1,0 +1,221 @@
+"""A watchdog in the driver: whatever makes no progress is named, with where it stands.
+
+    progress   a worker gave something, its count of work rose, or a thread of it went on to another line
+    patience   seconds without any: worker, stage and stacks are told, again each time that it has doubled;
+               a process that came up and does not even answer for so long is ended, as if it had died
+    give_up    seconds without any: the worker is ended and the run with it
+
+The driver itself is watched in the same way while no worker has anything to do.
+"""
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from trimtab.config.cluster import ClusterConfig
+from trimtab.distributed.notices import Notices
+from trimtab.distributed.workers import (
+    Pulse,
+    Worker,
+    process_state,
+    stacks_digest,
+    stacks_text,
+)
+from trimtab.errors import RunError
+from trimtab.record.events import Event
+
+LONGEST_STACKS = 6000
+ANSWER = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """What the watchdog remembers of a worker. told: seconds at which it last spoke of it."""
+
+    actor: Any = None
+    asked: Any = None
+    asked_at: float = 0.0
+    pulse: Pulse | None = None
+    told: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Driver:
+    """The same of this process."""
+
+    moves: int = 0
+    digest: int = 0
+    since: float = field(default_factory=time.monotonic)
+    told: float = 0.0
+
+
+class Watchdog:
+    """Looks at the workers from a thread of its own; ``verdict`` is why it interrupted the run, or None.
+
+    workers: asked at every look, since workers come and go.
+    """
+
+    def __init__(
+        self, workers: Callable[[], Sequence[Worker]], config: ClusterConfig, notices: Notices
+    ) -> None:
+        self.workers, self.config, self.notices = workers, config, notices
+        self.verdict: RunError | None = None
+        self.every = min(5.0, config.patience / 4)
+        self._known: dict[Worker, Watched] = {}
+        self._driver = Driver()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(self.every + 5.0)
+
+    def _run(self) -> None:
+        before = time.monotonic()
+        while not self._end.wait(self.every):
+            asleep = time.monotonic() - before - self.every
+            if asleep > self.every:  # this process stood still, and the workers perhaps with it
+                self._forgive(asleep)
+            with contextlib.suppress(
+                RayError
+            ):  # a session that ends takes its workers along; the run says so
+                self.look()
+            before = time.monotonic()
+
+    def _forgive(self, seconds: float) -> None:
+        """A machine that was suspended has not hung."""
+        self._driver.since += seconds
+        for worker in self.workers():
+            worker.since += seconds
+        for seen in self._known.values():
+            seen.asked_at += seconds
+
+    def look(self) -> None:
+        """One round over all workers that have something to do."""
+        busy = [worker for worker in self.workers() if worker.doing]
+        for worker in busy:
+            self._look_at(worker, self._known.setdefault(worker, Watched()))
+        self._look_at_driver(busy)
+
+    def _look_at(self, worker: Worker, seen: Watched) -> None:
+        now = time.monotonic()
+        if seen.actor is not worker.actor:
+            seen.actor, seen.asked, seen.pulse, seen.told = worker.actor, None, None, 0.0
+        answers = self._answers(worker, seen)
+        still = now - worker.since
+        if still < self.config.patience:
+            seen.told = 0.0
+            return
+        if self.config.give_up and still >= self.config.give_up:
+            self._condemn(worker, still, hopeless=True)
+        elif worker.about is not None and not answers and now - seen.asked_at >= self.config.patience:
+            self._condemn(worker, still, hopeless=False)
+        elif still >= 2 * seen.told:
+            seen.told = still
+            self._tell(worker, still, self._where(worker))
+
+    def _answers(self, worker: Worker, seen: Watched) -> bool:
+        """Whether the worker answers; a pulse that differs from the one before counts as progress."""
+        if seen.asked is None:
+            seen.asked, seen.asked_at = worker.actor.pulse.remote(), time.monotonic()
+        began, limit = time.monotonic(), min(1.0, self.every)
+        ready, _ = ray.wait([seen.asked], timeout=limit)
+        late = time.monotonic() - began - limit
+        if late > self.every:
+            self._forgive(late)
+        if not ready:
+            return False
+        try:
+            pulse: Pulse = ray.get(seen.asked)
+        except RayError:  # it is gone; whoever waits for its answer learns that
+            seen.asked = None
+            return True
+        seen.asked = None
+        if seen.pulse is not None and pulse != seen.pulse:
+            worker.since = time.monotonic()
+        seen.pulse = pulse
+        return True
+
+    def _where(self, worker: Worker) -> str:
+        """Its stacks, or what the system says of a process that does not answer."""
+        with contextlib.suppress(RayError, GetTimeoutError):
+            return str(ray.get(worker.actor.stacks.remote(), timeout=ANSWER))[-LONGEST_STACKS:]
+        if worker.about is None:
+            return "it has not come up yet: the cluster may lack room, or its node is starting"
+        return f"it does not answer; {state_on_node(worker)}"
+
+    def _tell(self, worker: Worker, still: float, where: str) -> None:
+        self.notices.tell(
+            Event.NO_PROGRESS,
+            f"no progress for {still:.0f} s at stage {worker.doing}: {worker}\n{where}",
+            worker=str(worker),
+            stage=worker.doing,
+            seconds=round(still, 1),
+            stacks=where,
+        )
+
+    def _condemn(self, worker: Worker, still: float, *, hopeless: bool) -> None:
+        where = self._where(worker)
+        self._tell(worker, still, where)
+        limit = "cluster.give_up" if hopeless else "cluster.patience"
+        worker.hopeless = hopeless
+        worker.condemned = (
+            f"{worker} made no progress for {still:.0f} s at stage {worker.doing} and was ended ({limit}); "
+            f"{where}"
+        )
+        ray.kill(worker.actor)
+
+    def _look_at_driver(self, busy: Sequence[Worker]) -> None:
+        now, seen = time.monotonic(), self._driver
+        moves, digest = (
+            sum(worker.moves for worker in self.workers()),
+            stacks_digest(threading.main_thread().ident),
+        )
+        if busy or (moves, digest) != (seen.moves, seen.digest):
+            self._driver = Driver(moves, digest)
+            return
+        still = now - seen.since
+        if still < max(self.config.patience, 2 * seen.told):
+            return
+        seen.told = still
+        where = stacks_text()[-LONGEST_STACKS:]
+        sentence = f"no progress for {still:.0f} s in the run's own process {os.getpid()}"
+        self.notices.tell(
+            Event.NO_PROGRESS,
+            f"{sentence}\n{where}",
+            worker="driver",
+            stage="driver",
+            seconds=round(still, 1),
+            stacks=where,
+        )
+        if self.config.give_up and still >= self.config.give_up:
+            self.verdict = RunError(f"{sentence} (cluster.give_up); resume the run\n{where}")
+            _thread.interrupt_main()
+
+
+def state_on_node(worker: Worker) -> str:
+    """What the system of the worker's own node says of its process."""
+    assert worker.about is not None
+    place = NodeAffinitySchedulingStrategy(worker.about.node, soft=False)
+    task: Any = ray.remote(process_state)
+    call = task.options(num_cpus=0, scheduling_strategy=place).remote(worker.about.pid)
+    try:
+        return str(ray.get(call, timeout=10.0))
+    except (RayError, GetTimeoutError):
+        return f"its node {worker.about.address} does not answer either"

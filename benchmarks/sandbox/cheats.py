@@ -200,7 +200,7 @@ NONCE = (
         "answering before it is asked",
         "import os\ndef f(x):\n"
         "    reply = b't3;u2;okTl0;'\n"
-        "    for number in range(3, 64):\n"
+        "    for number in range(3, 4096):\n"
         "        for _ in range(5):\n"
         "            try: os.write(number, b'R' + len(reply).to_bytes(4, 'big') + reply)\n"
         "            except OSError: pass\n"
@@ -224,7 +224,7 @@ BROKEN = tuple(
     Cheat(
         f"breaking the line: {how}",
         "import os, sys\nclass Deep: pass\ndef f(x):\n    message = " + message + "\n"
-        "    for number in range(3, 64):\n"
+        "    for number in range(3, 4096):\n"
         "        try: os.write(number, message)\n"
         "        except OSError: pass\n"
         "    return 4\n",

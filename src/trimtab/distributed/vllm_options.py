@@ -162,6 +162,13 @@ class EngineLog:
         return "\n".join(told[starts[0] :][:SHOWN_LINES]) if starts else ""
 
     def remove(self) -> None:
+        """Delete the folder. vLLM reads its settings once a process: what it says here later is lost."""
+        logger = logging.getLogger("vllm")
+        for handler in list(logger.handlers):
+            if isinstance(handler, logging.FileHandler) and Path(handler.baseFilename) == self.path:
+                logger.removeHandler(handler)
+                handler.close()
+                logger.addHandler(logging.NullHandler())
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

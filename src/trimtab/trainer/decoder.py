@@ -78,7 +78,8 @@ class PackedDecoder:
     def __call__(self, packed: PackedTokens) -> Tensor:
         """States [N, H] after the last norm."""
         inner = self.module.base_model
-        x = nn.functional.embedding(packed.ids_N, inner.embed_tokens.weight)
+        embedding = inner.embed_tokens
+        x = nn.functional.embedding(packed.ids_N, embedding.weight, embedding.padding_idx)
         cos, sin = (turn[0].contiguous() for turn in inner.rotary_emb(x, packed.positions_N[None]))
         half = self.heads.size // 2
         tokens = Tokens(cos_ND=cos[:, :half], sin_ND=sin[:, :half], blocks=tuple(packed.blocks))

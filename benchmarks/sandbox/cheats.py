@@ -236,7 +236,7 @@ BROKEN = tuple(
         "a count beyond the message": "b'R' + (11).to_bytes(4, 'big') + b'l999999999;'",
         "a type of no library": "b'R' + (24).to_bytes(4, 'big') + b'ot3;u2;osu6;systemt1;i1;'",
         "a built-in as an answer": "b'R' + (12).to_bytes(4, 'big') + b't3;u2;oky20;'",
-        "a closed pipe": "os.closerange(3, 64) or b''",
+        "a closed pipe": "os.closerange(3, 4096) or b''",
     }.items()
 )
 

@@ -183,7 +183,7 @@ def test_dropout_never_acts(build):
     assert float((trace.ratio_T - 1).abs().max()) < 1e-5
 
 
-def test_masked_sequences_do_not_matter(build):
+def test_masked_sequences_do_not_matter(build, request: pytest.FixtureRequest):
     """Masking an answer and leaving it out move the weights alike, and what stands there is never read."""
     batch = batch_for(tiny_model())
     batch = annotate(build(tiny_model()), batch)
@@ -200,7 +200,9 @@ def test_masked_sequences_do_not_matter(build):
         trainer = build(tiny_model(), tokens_per_micro_batch=1)
         report = update(trainer, given)
         results.append((report.loss, report.grad_norm, weights(trainer)))
-    assert results[0][0] == pytest.approx(results[1][0], abs=1e-7)  # ranks add in another order
-    assert results[0][1] == pytest.approx(results[1][1], rel=1e-7)
+    several = "2" in request.node.callspec.params["build"]  # ranks add in another order
+    loss, norm, weight = (1e-7, 1e-6, 1e-6) if several else (1e-12, 1e-9, 1e-9)
+    assert results[0][0] == pytest.approx(results[1][0], abs=loss)
+    assert results[0][1] == pytest.approx(results[1][1], abs=norm)
     for name, tensor in results[0][2].items():
-        torch.testing.assert_close(tensor, results[1][2][name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(tensor, results[1][2][name], rtol=0, atol=weight)

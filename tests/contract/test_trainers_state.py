@@ -206,7 +206,7 @@ def test_bfloat16_state_comes_back_with_its_masters(build, tmp_path):
 
 def test_recomputed_layers_run_without_dropout_and_are_left_as_they_were(build):
     model = tiny_model()
-    trainer = build(model, gradient_checkpointing=True, fast="never")  # the fast path calls no layer
+    trainer = build(model, gradient_checkpointing=True)
     modes, left = modes_of_layers(trainer, annotate(trainer, batch_for(model)))
     layers = len(model.module.model.layers)
     assert modes == [False] * 2 * layers, "each layer runs twice, never in training mode"

@@ -39,8 +39,8 @@ Floats = NDArray[np.float64]
 ENOUGH = 0.9
 """Share of prompts that must have G answers for u(G) to be counted instead of modelled."""
 
-MEANS = (np.arange(33) + 0.5) / 33
-CONCENTRATIONS = np.geomspace(0.1, 100.0, 25)
+MEANS: Floats = (np.arange(33) + 0.5) / 33
+CONCENTRATIONS: Floats = np.geomspace(0.1, 100.0, 25, dtype=np.float64)
 LUMPS = np.arange(19) / 20.0
 
 
@@ -121,8 +121,8 @@ class _Posterior:
 
     @classmethod
     def of(cls, successes: NDArray[np.int64], trials: NDArray[np.int64]) -> _Posterior:
-        a = np.outer(MEANS, CONCENTRATIONS).ravel()
-        b = np.outer(1.0 - MEANS, CONCENTRATIONS).ravel()
+        a = (MEANS[:, None] * CONCENTRATIONS).ravel()
+        b = ((1.0 - MEANS)[:, None] * CONCENTRATIONS).ravel()
         never, always = (lumps.ravel() for lumps in np.meshgrid(LUMPS, LUMPS))
         possible = never + always < 1.0 - 1e-9
         never, always = never[possible], always[possible]

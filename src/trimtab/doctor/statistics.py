@@ -100,7 +100,7 @@ def running_median(values: Values, size: int) -> Values:
     """Median of every ``size`` values in a row."""
     if len(values) <= size:
         return np.array([np.median(values)])
-    return np.median(np.lib.stride_tricks.sliding_window_view(values, size), axis=1)
+    return np.median(np.lib.stride_tricks.sliding_window_view(values, size), axis=1).astype(np.float64)
 
 
 def trend(x: Values, y: Values) -> tuple[float, float, float]:

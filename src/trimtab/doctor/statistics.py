@@ -99,8 +99,8 @@ def mad(values: Values) -> float:
 def running_median(values: Values, size: int) -> Values:
     """Median of every ``size`` values in a row."""
     if len(values) <= size:
-        return np.array([np.median(values)])
-    return np.median(np.lib.stride_tricks.sliding_window_view(values, size), axis=1).astype(np.float64)
+        return np.array([np.median(values)], dtype=np.float64)
+    return np.median(np.lib.stride_tricks.sliding_window_view(values, size), axis=1)
 
 
 def trend(x: Values, y: Values) -> tuple[float, float, float]:

@@ -33,6 +33,14 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
+def test_a_trainer_in_bfloat16_is_not_held_to_the_ratios_of_float32(model: Path, tmp_path: Path):
+    run = tiny_run(model, DAPO, run={"steps": 2}, trainer={"autocast": True}, record=NO_CHECKPOINTS)
+    summary, view = train_silently(run, tmp_path / "run")
+    assert summary["steps"] == 2
+    (ratio,) = (e for e in events(tmp_path / "run", Event.CHECKED) if e["check"].startswith("ratio is 1"))
+    assert ratio["limit"] == 0.01 and 0.0 < ratio["value"] < 0.01
+
+
 # ------------------------------------------------------------------------------ every algorithm
 
 

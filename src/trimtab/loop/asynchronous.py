@@ -46,7 +46,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     if bound.in_flight and bound.staleness:
         machines.record.event(Event.WARNED, state.counters.step, message=UNREPEATABLE)
         machines.view.message(UNREPEATABLE)
-    checks = SelfChecks(machines.engine, machines.record, machines.view)
+    checks = SelfChecks(machines.engine, machines.record, machines.view, autocast=run.trainer.autocast)
     doctor = doctor_of(run, machines, state)
     checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:

@@ -39,10 +39,14 @@ class SelfChecks:
     """Four checks, each made once in a process (so a resumed run makes them again), each at the first
     step that allows it: some rollouts sampled alone; the ratio before any update; whether an update
     changed the weights; the ratio again after those were delivered to the engine. Each is told.
+
+    autocast: the trainer computes in bfloat16 whatever the dtype of the engine.
     """
 
-    def __init__(self, engine: RolloutEngine, record: RunRecord, view: View) -> None:
+    def __init__(self, engine: RolloutEngine, record: RunRecord, view: View, *, autocast: bool) -> None:
         self._engine = engine
+        # sampler against trainer is held to what the less precise of the two can give
+        self._dtype = torch.bfloat16 if autocast and engine.dtype is torch.float32 else engine.dtype
         self._record = record
         self._view = view
         self._alone_done = False
@@ -84,7 +88,7 @@ class SelfChecks:
         check = check_weights_arrived if self._delivery_done else check_ratio
         self._compared = step.version
         sampler_T, trainer_T = batch.rollout_logprobs_T[fresh_T], batch.old_logprobs_T[fresh_T]
-        self._keep(step.number, check(sampler_T, trainer_T, dtype=self._engine.dtype))
+        self._keep(step.number, check(sampler_T, trainer_T, dtype=self._dtype))
 
     async def delivered(self, step: int, trainer: Trainer, draws: Sequence[Draw], wanted: Wanted) -> None:
         """As the second check of ``trained``, for loops whose steps never train on what the newest weights
@@ -107,7 +111,7 @@ class SelfChecks:
         if not len(sampler_T) or torch.equal(sampler_T, trainer_T):
             return
         self._delivery_done, self._compared = True, self._engine.version
-        self._keep(step, check_weights_arrived(sampler_T, trainer_T, dtype=self._engine.dtype))
+        self._keep(step, check_weights_arrived(sampler_T, trainer_T, dtype=self._dtype))
 
     def published(self, step: int, weights: WeightSource, updates: Sequence[Update] = ()) -> None:
         """After every sync: weights that these updates have moved are not those published before.

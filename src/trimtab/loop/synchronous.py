@@ -27,7 +27,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     """Run the loop from ``state`` to ``run.run.steps``, evaluations at start and end included."""
     algorithm = run.build_algorithm()
     state.queue.clear()  # of an asynchronous run: never counted, so its prompts are drawn again
-    checks = SelfChecks(machines.engine, machines.record, machines.view)
+    checks = SelfChecks(machines.engine, machines.record, machines.view, autocast=run.trainer.autocast)
     doctor = doctor_of(run, machines, state)
     checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:

@@ -4,9 +4,10 @@
     python scripts/gpu_check.py --tiny             a model of a few thousand weights; runs on a CPU as well
     python scripts/gpu_check.py --json check.json  and the numbers as JSON
 
-Checks that bfloat16 agrees with float32 as far as bfloat16 can, that log-probabilities made in chunks are the
-plain ones, that sampler and trainer agree, that answers in one row give the gradient of answers in rows of
-their own, and that every attention gives the same. Then tokens a second and memory of sampling and update.
+Checks that bfloat16 agrees with float32 as far as bfloat16 can, that log-probabilities made in chunks or by a
+fused kernel are the plain ones, that sampler and trainer agree, that answers in one row give the gradient of
+answers in rows of their own, and that every attention gives the same. Then tokens a second and memory of
+sampling and update.
 What is not installed is left out and named. Exit code 1 where a number is wrong, 2 where there is no GPU.
 """
 # SPDX-License-Identifier: Apache-2.0
@@ -25,6 +26,7 @@ from typing import Any
 
 import torch
 from gpu_numerics import (
+    FUSED,
     OPTIONAL,
     POLICY,
     Check,
@@ -130,6 +132,9 @@ def speed_rows(model: LoadedModel, sizes: Sizes) -> Iterator[dict[str, Any]]:
         "bfloat16, no shared prompts": (half, {"share_prompts": "never"}),
         "bfloat16, gradient checkpointing": (half, {"gradient_checkpointing": True}),
     }
+    if installed(FUSED, model):
+        ways[f"bfloat16, {FUSED}"] = (half, {"kernels": FUSED})
+        ways[f"autocast, {FUSED}"] = (model, {"kernels": FUSED, "autocast": True})
     for name, (one, settings) in ways.items():
         config = TrainerConfig(tokens_per_micro_batch=sizes.micro_batch, learning_rate=1e-7, **settings)
         trainer = LocalTrainer(one, temperature=1.0, config=config)

@@ -20,6 +20,7 @@ from trimtab.objectives.objective import Objective
 from trimtab.objectives.policy import PolicyGradient
 from trimtab.objectives.ratio import token_ratio
 from trimtab.objectives.surrogate import Clip
+from trimtab.ops.fused_logprobs import fused_logprobs
 from trimtab.ops.logprobs import logprobs_and_entropy
 from trimtab.rollout.engine import Sampling
 from trimtab.rollout.local import LocalEngine
@@ -30,7 +31,8 @@ from trimtab.trainer.sharing import Cost, can_share, plan
 from trimtab.types import Batch, Draw, Group, Prompt
 
 POLICY = Objective(((1.0, PolicyGradient(token_ratio, Clip(0.2, 0.28))),), token_mean)
-OPTIONAL = {"flash_attention_2": "flash_attn", "liger": "liger_kernel"}
+FUSED = "cut-cross-entropy"
+OPTIONAL = {"flash_attention_2": "flash_attn", "liger": "liger_kernel", FUSED: "cut_cross_entropy"}
 """What is measured where it is installed, and its package."""
 
 
@@ -125,10 +127,15 @@ def sampled(model: LoadedModel, draws: Sequence[Draw], samples: int, limit: int)
 
 
 def read(
-    model: LoadedModel, batch: Batch, parts: Sequence[Sequence[int]], *, autocast: bool = False
+    model: LoadedModel,
+    batch: Batch,
+    parts: Sequence[Sequence[int]],
+    *,
+    autocast: bool = False,
+    kernels: str = "none",
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the tokens, and the gradient of their sum weighted by advantage, as one vector."""
-    reader = Reader(model, temperature=1.0, autocast=autocast)
+    reader = Reader(model, temperature=1.0, autocast=autocast, kernels=kernels)
     model.module.zero_grad()
     numbered = batch.with_columns(place_T=torch.arange(batch.num_tokens))
     logprobs = torch.zeros(batch.num_tokens)
@@ -175,6 +182,10 @@ def numerics(model: LoadedModel, sizes: Sizes) -> Iterator[Check]:
     rounded, slope = read(half, batch, parts)
     yield Check("bfloat16: log-probabilities, mean difference", _mean(rounded, logprobs), 0.03)
     yield Check("bfloat16: gradient, relative", apart(slope, gradient), 0.2)
+    if installed(FUSED, model):
+        fused, slope = read(half, batch, parts, kernels=FUSED)
+        yield Check(f"bfloat16, {FUSED}: log-probabilities, mean difference", _mean(fused, logprobs), 0.03)
+        yield Check(f"bfloat16, {FUSED}: gradient, relative", apart(slope, gradient), 0.2)
     yield from sampler_agrees(half, batch, sizes, "bfloat16", 0.03)
     yield from trainers_agree(model, half, batch.with_columns(old_logprobs_T=logprobs), sizes)
 
@@ -211,13 +222,20 @@ def chunked(model: LoadedModel, sizes: Sizes) -> Iterator[Check]:
         )[0]
 
     expected = slope(plain)
-    ways = {"chunks": in_chunks}
+    ways: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {"chunks": (in_chunks, 1e-4, 1e-3)}
     if installed("liger", model):
-        ways["liger"] = lambda leaf: _liger(leaf, model, targets)
-    for name, way in ways.items():
+        ways["liger"] = (lambda leaf: _liger(leaf, model, targets), 1e-4, 1e-3)
+    if installed(FUSED, model):  # it rounds states to bfloat16, and adds up their gradients in it
+        ways[FUSED] = (lambda leaf: _fused(leaf, model, targets), 0.03, 0.1)
+    for name, (way, most, most_apart) in ways.items():
         found = slope(way)
-        yield Check(f"{name}: log-probabilities, largest difference", _most(found[0], expected[0]), 1e-4)
-        yield Check(f"{name}: gradient, relative", apart(found[1], expected[1]), 1e-3)
+        yield Check(f"{name}: log-probabilities, largest difference", _most(found[0], expected[0]), most)
+        yield Check(f"{name}: gradient, relative", apart(found[1], expected[1]), most_apart)
+
+
+def _fused(leaf: Tensor, model: LoadedModel, targets: Tensor) -> Tensor:
+    output: Any = model.module.get_output_embeddings()
+    return fused_logprobs(leaf, output.weight, targets, temperature=1.0, vocab_size=model.vocab_size)
 
 
 def _liger(leaf: Tensor, model: LoadedModel, targets: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from trimtab.config import Run
 from trimtab.config.arguments import trainer_arguments
 from trimtab.distributed.linked import LinkedLocalEngine
 from trimtab.distributed.specs import LocalSpec, RankSpec
+from trimtab.errors import RunError
 from trimtab.models import load_model
 from trimtab.objectives.objective import Objective
 from trimtab.record.reader import RunReader
@@ -28,9 +29,10 @@ from trimtab.trainer.sharded_group import Group as RankGroup
 from trimtab.types import Batch, Draw, Group, StepReport
 
 DAPO = {"name": "dapo", "overlong_buffer": 4}
-FAULTS = ("kill", "node", "raise", "nan", "slow", "wait", "block", "stop")
-"""The process is killed; the daemon of its node, on 127.0.0.3, is; a bug; NaN log-probabilities; half
-a second a group; a wait without end; a call without end; stopped as by a debugger."""
+FAULTS = ("kill", "node", "raise", "say", "nan", "slow", "wait", "block", "stop")
+"""The process is killed; the daemon of its node, on 127.0.0.3, is; a bug; one that is told, with the
+traceback of yet another process; NaN log-probabilities; half a second a group; a wait without end; a call
+without end; stopped as by a debugger."""
 
 
 def cluster_run(model: Path, *, steps: int = 3, cluster: dict[str, Any], **sections: Any) -> Run:
@@ -131,6 +133,10 @@ class FaultyEngine(LinkedLocalEngine):
                 await asyncio.Event().wait()
             case "raise":
                 raise ZeroDivisionError("a bug in the engine")
+            case "say":
+                fault = RunError("vLLM failed (ZeroDivisionError: a bug in the engine)")
+                fault.add_note("Traceback (most recent call last):\n  in its own process")
+                raise fault
             case "slow":
                 self.slow = True
                 await asyncio.sleep(0.5)

@@ -30,6 +30,10 @@ def cuda_is_there() -> bool:
 NEEDS = {
     "gpu": (cuda_is_there, "no CUDA device"),
     "ray": (lambda: importlib.util.find_spec("ray") is not None, "the package ray is not installed"),
+    "kernels": (
+        lambda: importlib.util.find_spec("cut_cross_entropy") is not None,
+        "the package cut-cross-entropy is not installed",
+    ),
     "vllm": (lambda: importlib.util.find_spec("vllm") is not None, "the package vllm is not installed"),
     "net": (lambda: os.environ.get("TRIMTAB_NET") == "1", "TRIMTAB_NET=1 is not set"),
 }

@@ -165,6 +165,10 @@ class Spread:
         """A function of ``rank_process`` on this trainer, in every rank."""
         return self._all(getattr(rank_process, name), *args)
 
+    def draw(self, count: int) -> list[Tensor]:
+        """Numbers of torch's generator in each rank."""
+        return self.ranks.run(rank_process.draw, count)
+
 
 def alike(left: Any, right: Any) -> bool:
     """Equal to the bit, NaN like NaN."""

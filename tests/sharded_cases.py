@@ -18,6 +18,7 @@ from tests.tiny import tiny_model
 from tests.trainers import BOTH, OLD, TEMPERATURE, VALUES, annotate, masters, update, with_returns
 from tests.training import POLICY, ragged_batch, with_advantages
 from trimtab.models import LoadedModel
+from trimtab.models.lora import LoraConfig
 from trimtab.objectives.aggregate import token_mean
 from trimtab.objectives.objective import Objective
 from trimtab.objectives.regularizers import EntropyBonus, ReferenceKL
@@ -64,13 +65,16 @@ def low(model: LoadedModel) -> LoadedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is trained on what. ``settings`` are a trainer's, ``shape`` a batch's."""
+    """What is trained on what. ``settings`` are a trainer's, ``shape`` a batch's. With ``lora`` the reference
+    is the policy's own base.
+    """
 
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     objective: Objective = POLICY
     columns: frozenset[str] = OLD
     shape: Mapping[str, Any] = field(default_factory=dict[str, Any])
     model: Callable[[], LoadedModel] = tiny_model
+    lora: LoraConfig | None = None
     tolerance: float = 1e-5
 
     def batch(self) -> Batch:
@@ -87,10 +91,11 @@ class Case:
             self.model(),
             temperature=TEMPERATURE,
             config=TrainerConfig(**{**plain, **self.settings}),
-            reference=tiny_model(seed=9) if self.columns == REFERENCE else None,
+            reference=tiny_model(seed=9) if self.columns == REFERENCE and self.lora is None else None,
             critic=self.columns == VALUES,
             seed=5,
             total_updates=UPDATES,
+            lora=self.lora,
         )
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from tests import rank_process
-from tests.ranks import OverRanks, Spread
+from tests.ranks import OverRanks
 from tests.training import POLICY, ragged_batch, with_advantages
 from trimtab.models import LoadedModel
 from trimtab.objectives.aggregate import token_mean
@@ -25,11 +24,19 @@ from trimtab.types import Batch, StepReport
 TEMPERATURE = 0.6
 OLD = frozenset({"old_logprobs_T"})
 
+RAY = "ray over 2"
+"""The kind whose ranks are actors; tests/ray_trainers.py, which needs the package ray."""
+
 TRAINERS: dict[str, Callable[..., Any]] = {
     "local": LocalTrainer,
     "sharded over 1": OverRanks(1),
     "sharded over 2": OverRanks(2),
 }
+
+
+def is_spread(trainer: Any) -> bool:
+    """Whether its weights live in ranks, so that what is not in the protocol is asked for inside of them."""
+    return hasattr(trainer, "inside")
 
 
 def annotate(trainer: Trainer, batch: Batch, columns: frozenset[str] = OLD) -> Batch:
@@ -55,7 +62,7 @@ def batch_for(model: LoadedModel, **shape: Any) -> Batch:
 
 def kept_gradients(trainer: Any, batch: Batch, objective: Objective) -> dict[str, torch.Tensor]:
     """The gradients just before the optimizer step, caught where the step would use them."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         applied, gradients = trainer.inside("kept_gradients", batch, objective)
         assert applied
         return gradients
@@ -72,19 +79,19 @@ def kept_gradients(trainer: Any, batch: Batch, objective: Objective) -> dict[str
 
 def masters(trainer: Any) -> dict[str, dict[str, torch.Tensor]]:
     """All weights of every owner, as they are optimised."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         return trainer.inside("state")[1]
     return {owned.name: owned.everything() for owned in trainer.owners}
 
 
 def moments(trainer: Any) -> dict[str, torch.Tensor]:
     """The optimizer's state of every weight."""
-    return trainer.inside("state")[2] if isinstance(trainer, Spread) else trainer.optimizer.moments()
+    return trainer.inside("state")[2] if is_spread(trainer) else trainer.optimizer.moments()
 
 
 def held_by(trainer: Any) -> LoadedModel:
     """A model with the trainer's weights, to be read the plain way."""
-    if not isinstance(trainer, Spread):
+    if not is_spread(trainer):
         return trainer.model
     module = copy.deepcopy(trainer.model.module)
     module.load_state_dict(weights(trainer), strict=False)
@@ -93,7 +100,7 @@ def held_by(trainer: Any) -> LoadedModel:
 
 def poison(trainer: Any, name: str, index: tuple[int, ...], value: float = torch.nan) -> None:
     """Set one number of a weight of the policy."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         trainer.inside("poison", name, index, value)
         return
     with torch.no_grad():
@@ -102,7 +109,7 @@ def poison(trainer: Any, name: str, index: tuple[int, ...], value: float = torch
 
 def freeze(trainer: Any) -> None:
     """No weight of the policy requires a gradient any more."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         trainer.inside("freeze")
     else:
         trainer.model.module.requires_grad_(False)
@@ -110,7 +117,7 @@ def freeze(trainer: Any) -> None:
 
 def to_training(trainer: Any) -> None:
     """The policy's module is switched to training mode, from outside."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         trainer.inside("to_training")
     else:
         trainer.model.module.train()
@@ -118,7 +125,7 @@ def to_training(trainer: Any) -> None:
 
 def modes_of_layers(trainer: Any, batch: Batch) -> tuple[list[bool], list[bool]]:
     """In which mode layers run in an update, and in which they are left."""
-    if isinstance(trainer, Spread):
+    if is_spread(trainer):
         return trainer.inside("modes_of_layers", batch, POLICY)
     modes: list[bool] = []
     layers = trainer.model.module.model.layers
@@ -130,8 +137,8 @@ def modes_of_layers(trainer: Any, batch: Batch) -> tuple[list[bool], list[bool]]
 
 def drawn(trainer: Any, count: int) -> torch.Tensor:
     """Numbers of torch's generator where the trainer computes."""
-    if isinstance(trainer, Spread):
-        return torch.cat(trainer.ranks.run(rank_process.draw, count))
+    if is_spread(trainer):
+        return torch.cat(trainer.draw(count))
     return torch.rand(count)
 
 

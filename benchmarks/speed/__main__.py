@@ -9,6 +9,7 @@
     python -m benchmarks.speed overlap               a slow grader, beside sampling and after it
     python -m benchmarks.speed linear                an update's seconds and memory from 1k to 64k tokens
     python -m benchmarks.speed learning              do the fast and the plain path learn the same?
+    python -m benchmarks.speed compile               an update by torch.compile, with its start-up
 
 Tables go to standard output, numbers to ``--json``, and with ``--write docs/speed.md`` into the page. A
 search is kept in ``--work`` and goes on where it was interrupted. Needs the extra ``speed``:
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed import compare, document, learning, limits, linear, memory, overlap, sampling
+from benchmarks.speed import compare, compiling, document, learning, limits, linear, memory, overlap, sampling
 from benchmarks.speed import search as searching
 from benchmarks.speed.configurations import NUMERICS, Configuration
 from benchmarks.speed.scenes import Scene, scene_of
@@ -52,6 +53,7 @@ def main() -> None:
         "overlap": overlap.measure,
         "linear": linear.measure,
         "learning": learning.measure,
+        "compile": compiling.measure,
     }
     result, tables = parts.get(args.what, _steps)(args)
     if args.json:
@@ -67,7 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = ("tiny", "smollm2", "sums", "memory", "sampling", "overlap", "linear", "learning")
+    what = ("tiny", "smollm2", "sums", "memory", "sampling", "overlap", "linear", "learning", "compile")
     parser.add_argument("what", choices=what)
     parser.add_argument("--search", action="store_true", help="only try the peer's configurations")
     parser.add_argument("--rounds", type=int, default=7)

@@ -2,9 +2,11 @@
 
     python -m benchmarks.speed.update smollm2            SmolLM2-135M in bfloat16, 4 x 8 answers, 64 tokens
     python -m benchmarks.speed.update tiny --rounds 7    the character model in float32, 32 x 8, up to 96
+    python -m benchmarks.speed.update tiny --small       one group of short answers
 
 Answers are random ids, every group useful. Operations are the least there is (``work.update_operations``):
-each prompt once, no padding, nothing twice; the limit is the best product of the same run.
+each prompt once, no padding, nothing twice; the limit is the best product of the same run. The table goes to
+standard output, and with ``--write docs/speed_update.md`` into the page.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from benchmarks.speed import document
 from benchmarks.speed.limits import limits, speed
 from benchmarks.speed.scenes import Scene, scene_of
 from benchmarks.speed.work import Shape, update_operations
@@ -40,6 +43,8 @@ PROMPT = 32
 """Tokens of a prompt."""
 
 DTYPES = {"smollm2": "bfloat16", "tiny": "float32"}
+SMALL = {"smollm2": 20, "tiny": 30}
+"""Response tokens of an answer where an update is small: one group."""
 
 
 def main() -> None:
@@ -53,13 +58,28 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--limit", type=int, help="response tokens, instead of the scene's")
     parser.add_argument("--prompts", type=int, help="groups, instead of the scene's")
+    parser.add_argument("--small", action="store_true", help="one group of short answers")
     parser.add_argument("--smollm2", type=Path, default=Path("models/smollm2-135m-instruct"))
     parser.add_argument("--work", type=Path, default=Path("runs/speed"))
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)
-    scene = scene_of(args.scene, args.work, args.smollm2.resolve(), limit=args.limit, prompts=args.prompts)
-    print("\n".join(measured(scene, args.dtype or DTYPES[args.scene], args.rounds, args.threads)))
+    changed = {"limit": args.limit, "prompts": args.prompts}
+    if args.small:
+        changed = {"limit": SMALL[args.scene], "prompts": 1}
+    scene = scene_of(args.scene, args.work, args.smollm2.resolve(), **changed)
+    lines = list(measured(scene, args.dtype or DTYPES[args.scene], args.rounds, args.threads))
+    print("\n".join(lines))
+    if args.write:
+        name, command = place(args.scene, small=args.small)
+        document.write(args.write, name, lines, command)
+
+
+def place(scene: str, *, small: bool) -> tuple[str, str]:
+    """Name of the table in docs/speed_update.md, and the command that makes it."""
+    name, option = (f"{scene} small", "--small ") if small else (scene, "")
+    return name, f"benchmarks.speed.update {scene} {option}--write docs/speed_update.md"
 
 
 def measured(scene: Scene, dtype: str, rounds: int, threads: int) -> Iterator[str]:

@@ -10,18 +10,27 @@ from typing import Any
 
 import pytest
 
-from tests.trainers import TEMPERATURE, TRAINERS
+from tests.trainers import RAY, TEMPERATURE, TRAINERS
 from tests.vllm_engines import served_model, start_engine
 from trimtab.models import LoadedModel
 from trimtab.trainer.config import TrainerConfig
 
 
-@pytest.fixture(params=TRAINERS)
+@pytest.fixture(scope="package")
+def ray_kind() -> Iterator[Callable[..., Any]]:
+    """Makes trainers over ranks that are actors; these are started once."""
+    from tests.ray_trainers import Shared, ray_ranks
+
+    with ray_ranks() as ranks:
+        yield lambda model, **settings: Shared(ranks, model, **settings)
+
+
+@pytest.fixture(params=[*TRAINERS, pytest.param(RAY, marks=pytest.mark.ray)])
 def build(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
     """Makes a trainer of the kind under test; ``critic="head"`` or "model" gives it one."""
-    kind = TRAINERS[request.param]
+    kind = request.getfixturevalue("ray_kind") if request.param == RAY else TRAINERS[request.param]
 
-    def make(model: LoadedModel, *, reference=None, total_updates=None, **settings):
+    def make(model: LoadedModel, *, reference=None, total_updates=None, lora=None, **settings):
         plain = {"learning_rate": 1e-3, "max_grad_norm": float("inf"), "critic_warmup_updates": 0}
         config = TrainerConfig(**{**plain, **settings})
         return kind(
@@ -32,6 +41,7 @@ def build(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
             critic="critic" in settings,
             seed=5,
             total_updates=total_updates,
+            lora=lora,
         )
 
     yield make

@@ -51,12 +51,14 @@ class Site:
         asyncio.run(self.pool.load_weights(list(self.model.module.named_parameters()), version))
 
     def ready(self) -> None:
-        """Both engines are there, and serve after the next weights."""
+        """Both engines serve; one that died unseen is noticed at the weights, and started anew."""
         ends = time.monotonic() + 120
-        while len(asyncio.run(self.pool.crew.returned())) + len(self.pool.crew.serving) < 2:
+        self.load(VERSION)
+        while len(self.pool.crew.serving) < 2:
             assert time.monotonic() < ends, "an engine did not come back"
             time.sleep(0.1)
-        self.load(VERSION)
+            if asyncio.run(self.pool.crew.returned()):
+                self.load(VERSION)
 
     @contextlib.contextmanager
     def limits(self, **changes: float) -> Iterator[None]:
@@ -162,6 +164,26 @@ def test_an_engine_that_comes_back_is_told_and_gets_the_current_weights(both):
     assert both.record.of("engine_restarted")
 
 
+def test_an_engine_that_is_back_while_nobody_asks_is_at_rest(both):
+    """A training may take longer than ``cluster.give_up``; a watchdog must not end who waits for its end."""
+    crew = both.pool.crew
+    os.kill(crew.workers[1].about.pid, signal.SIGKILL)
+    both.sample("train")
+    (worker,) = crew.coming
+    ends = time.monotonic() + 120
+    while worker.doing:
+        assert time.monotonic() < ends, "it has come up, and counts as starting"
+        time.sleep(0.1)
+    assert worker in crew.coming, "nobody has looked"
+    assert ray_answers(worker)
+
+
+def ray_answers(worker: Any) -> bool:
+    import ray
+
+    return bool(ray.get(worker.actor.stacks.remote(), timeout=10))
+
+
 def test_an_engine_that_no_longer_answers_is_named_and_replaced(both):
     disturbed = both.sample("stop")
     told = [event["stacks"] for event in both.record.of("no_progress") if event["stage"] == "sample"]
@@ -182,6 +204,12 @@ def test_others_take_over_what_a_slow_engine_has_not_begun(both):
 def test_log_probabilities_that_are_not_finite_go_no_further(both):
     with pytest.raises(RunError, match=r"engine \d \(process \d+ .*not finite.*was not trained on"):
         both.sample("nan")
+
+
+def test_what_an_engine_says_comes_with_its_name_and_the_traceback_of_its_process(both):
+    with pytest.raises(RunError, match=r"^engine \d \(process \d+ .*vLLM failed") as caught:
+        both.sample("say")
+    assert any("in its own process" in note for note in caught.value.__notes__)
 
 
 def test_beyond_its_restarts_an_engine_ends_the_run_with_its_own_traceback(both):

@@ -74,10 +74,16 @@ def disturbed(
     return view
 
 
-@pytest.mark.parametrize("fast", ["never", "always"])
-def test_an_engine_and_two_ranks_train_what_one_process_trains(fast, whole, model, tmp_path):
-    """Sums are taken in another order: equal to rounding, and in every count, whichever passes are its."""
-    train_silently(cluster_run(model, cluster={}, trainer={"fast": fast}), tmp_path / "run")
+ALIKE = {"fast": "never", "tokens_per_micro_batch": 60}
+"""Cuts an update of one process into the micro-batches that two ranks make of it."""
+
+
+@pytest.mark.parametrize(("trainer", "bound"), [(ALIKE, 1e-6), ({"fast": "always"}, 0.02 * 2e-3)])
+def test_an_engine_and_two_ranks_train_what_one_process_trains(trainer, bound, whole, model, tmp_path):
+    """Cut alike, it is the same to rounding. With sums in another order a weight may differ by a fiftieth of
+    the learning rate, as it does between runs of one process; every count is the same in both.
+    """
+    train_silently(cluster_run(model, cluster={}, trainer=trainer), tmp_path / "run")
     one, other = compared(tmp_path / "run"), compared(whole)
     assert other["state"] == one["state"]
     left, right = (
@@ -87,7 +93,7 @@ def test_an_engine_and_two_ranks_train_what_one_process_trains(fast, whole, mode
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         difference = (tensor - right[name]).abs()
-        assert float(difference.max()) < 0.02 * 2e-3, f"{name}: more than a fiftieth of the learning rate"
+        assert float(difference.max()) <= bound, name
         assert float(difference.mean()) < 1e-6, name
 
 
@@ -115,8 +121,8 @@ def test_a_bug_in_a_rank_ends_the_run_with_its_traceback(monkeypatch, session, m
 
 
 def test_without_restarts_the_run_ends_and_says_why(monkeypatch, session, model, tmp_path):
-    with pytest.raises(WeightsLostError, match=r"(?s)trainer rank 1 \(process \d+ .*killed.*resume the run"):
-        disturbed(monkeypatch, model, tmp_path, (1, "kill"), cluster={**RANKS, "restarts": 0})
+    with pytest.raises(WeightsLostError, match=r"(?s)trainer rank 0 \(process \d+ .*killed.*resume the run"):
+        disturbed(monkeypatch, model, tmp_path, (1, "kill"), cluster={"trainers": 1, "restarts": 0})
     assert events(tmp_path / "run", "stopped")
 
 
@@ -133,14 +139,14 @@ def test_an_engine_that_dies_in_a_step_changes_neither_weights_nor_counts(
     assert len(events(tmp_path / "run", "engine_restarted")) == 1
 
 
-def drive(model: Path, folder: Path, resume: bool) -> None:
-    """The body of a driver's process."""
-    train_silently(cluster_run(model, cluster=SHAPE), folder, resume=resume)
+def drive(model: Path, folder: Path) -> None:
+    """The body of a driver's process, with a Ray of its own."""
+    train_silently(cluster_run(model, cluster=SHAPE), folder)
 
 
 def test_a_killed_driver_takes_its_workers_along_and_can_be_resumed(undisturbed, model, tmp_path):
     processes, folder = multiprocessing.get_context("spawn"), tmp_path / "run"
-    child = processes.Process(target=drive, args=(model, folder, False))
+    child = processes.Process(target=drive, args=(model, folder))
     child.start()
     while child.is_alive() and recorded_steps(folder) < 1:
         time.sleep(0.01)
@@ -153,8 +159,5 @@ def test_a_killed_driver_takes_its_workers_along_and_can_be_resumed(undisturbed,
     while any(Path(f"/proc/{worker['process']}").exists() for worker in workers):
         assert time.monotonic() < ends, "workers outlived their driver"
         time.sleep(0.1)
-    again = processes.Process(target=drive, args=(model, folder, True))
-    again.start()
-    again.join()
-    assert again.exitcode == 0
+    train_silently(cluster_run(model, cluster=SHAPE), folder, resume=True)
     assert_same(undisturbed, compared(folder))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.asynchronous import OwnEngine
 from tests.tiny_runs import tiny_run, train_silently
 from trimtab.algorithms import ALGORITHMS
 from trimtab.catalog import find
 from trimtab.errors import RunError
+from trimtab.models import LoadedModel
 from trimtab.record.events import Event
 from trimtab.record.reader import RunReader, State
 from trimtab.trainer import updating
@@ -35,10 +38,30 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_a_trainer_in_bfloat16_is_not_held_to_the_ratios_of_float32(model: Path, tmp_path: Path):
     run = tiny_run(model, DAPO, run={"steps": 2}, trainer={"autocast": True}, record=NO_CHECKPOINTS)
-    summary, view = train_silently(run, tmp_path / "run")
+    summary, _ = train_silently(run, tmp_path / "run")
     assert summary["steps"] == 2
     (ratio,) = (e for e in events(tmp_path / "run", Event.CHECKED) if e["check"].startswith("ratio is 1"))
-    assert ratio["limit"] == 0.01 and 0.0 < ratio["value"] < 0.01
+    assert ratio["limit"] == 0.01
+    assert 0.0 < ratio["value"] < 0.01
+
+
+def test_a_bfloat16_model_is_not_held_to_the_ratios_of_an_engine_in_float32(
+    monkeypatch: pytest.MonkeyPatch, model: Path, tmp_path: Path
+):
+    """An engine of its own, in float32 as ``cluster.vllm.dtype`` can ask for it."""
+
+    def engine(held: LoadedModel, fast: str) -> OwnEngine:
+        own = OwnEngine(held)
+        own.model.module.float()
+        return own
+
+    monkeypatch.setattr("trimtab.launch.plant.LocalEngine", engine)
+    run = tiny_run(model, DAPO, run={"steps": 2}, record=NO_CHECKPOINTS)
+    run = dataclasses.replace(run, model=dataclasses.replace(run.model, dtype="bfloat16"))
+    train_silently(run, tmp_path / "run")
+    (ratio,) = (e for e in events(tmp_path / "run", Event.CHECKED) if e["check"].startswith("ratio is 1"))
+    assert ratio["limit"] == 0.01
+    assert 1e-4 < ratio["value"] < 0.01
 
 
 # ------------------------------------------------------------------------------ every algorithm

@@ -185,6 +185,18 @@ def test_a_failed_run_keeps_its_traceback_lines_but_not_its_escapes(
     assert capsys.readouterr().err == "trimtab: no answer could be graded:\n  first \\x1b[31mtraceback\n"
 
 
+def test_what_another_process_said_stands_below_the_sentence(
+    launch: FakeLaunch, capsys: pytest.CaptureFixture[str]
+):
+    launch.failure = RunError("engine 1 (process 7): vLLM failed (ValueError: no)")
+    launch.failure.add_note("Traceback (most recent call last):\n  in \x1b[31mstep\nValueError: no\n")
+    assert main(["train", "mine.toml"]) == 2
+    assert capsys.readouterr().err == (
+        "trimtab: engine 1 (process 7): vLLM failed (ValueError: no)\n"
+        "Traceback (most recent call last):\n  in \\x1b[31mstep\nValueError: no\n"
+    )
+
+
 def test_a_defect_of_ours_keeps_its_traceback(launch: FakeLaunch):
     launch.failure = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):

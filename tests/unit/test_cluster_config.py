@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.tiny_runs import model_folder, tiny_run, train_silently
 from trimtab.cli.train import MAY_CHANGE
 from trimtab.config import opening_lines
-from trimtab.config.arguments import reference_path, trainer_arguments
-from trimtab.config.cluster import ClusterConfig
+from trimtab.config.arguments import reference_path, trainer_arguments, trainer_dtype, vllm_length
+from trimtab.config.cluster import ClusterConfig, VllmConfig
 from trimtab.distributed.deals import Deals
 from trimtab.distributed.specs import LocalSpec, VllmSpec
-from trimtab.errors import RunError, SettingError
+from trimtab.errors import DataError, RunError, SettingError
+from trimtab.launch.prompts import prompts_of
+from trimtab.models import load_model
+from trimtab.rewards.build import build_rubric
 from trimtab.types import Draw, Prompt
 
 MODEL = Path("nowhere")
@@ -29,6 +34,7 @@ MODEL = Path("nowhere")
         ({"patience": 60.0, "give_up": 60.0}, "cluster.give_up = 60 seconds must be more than"),
         ({"staleness": 1}, "cluster.engines is 0"),
         ({"engines": 1, "in_flight": "update"}, "cluster.staleness is 0"),
+        ({"engines": 1, "transfer": "nccl"}, "weights do not go from ranks to engines"),
         ({"address": "head:6379"}, "no process is asked of that cluster"),
     ],
 )
@@ -50,9 +56,81 @@ def test_settings_that_nothing_reads_are_told():
     assert "cluster." not in used
 
 
+@pytest.mark.parametrize(
+    ("cluster", "selection", "least"),
+    [
+        ({}, {}, None),
+        ({}, {"max_staleness": 0}, 1),
+        ({"engines": 1, "staleness": 1}, {}, 2),
+        ({"engines": 1, "staleness": 1}, {"max_staleness": 0}, 2),
+        ({"engines": 1, "staleness": 1}, {"max_staleness": 2}, None),
+        ({"engines": 1, "staleness": 1}, {"carry": False}, None),
+        ({"engines": 1, "staleness": 1, "in_flight": "update"}, {}, None),
+        ({"engines": 1, "staleness": 2}, {}, None),
+    ],
+)
+def test_surplus_groups_that_would_always_be_too_old_are_told(cluster, selection, least):
+    """Whether they are is what tests/loop/test_asynchronous.py sees in runs."""
+    table = {"name": "dapo", "overlong_buffer": 4, "selection": selection}
+    told = [line for line in opening_lines(tiny_run(MODEL, table, cluster=cluster)) if "Surplus" in line]
+    assert len(told) == (least is not None)
+    assert least is None or f"set it to {least} to train on them" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("room", "longest", "evaluated", "length"),
+    [(0, None, None, None), (0, 30, None, 42), (0, 30, 20, 50), (60, None, None, 60), (60, 30, 30, 60)],
+)
+def test_how_long_a_vllm_engine_is_comes_from_the_run_unless_set(room, longest, evaluated, length):
+    run = tiny_run(
+        MODEL,
+        data={"max_prompt_tokens": longest},
+        evaluation={"max_new_tokens": evaluated},
+        cluster={"engines": 1, "engine": "vllm", "vllm": {"max_model_len": room}},
+    )
+    assert vllm_length(run) == length
+
+
+@pytest.mark.parametrize(("longest", "needed"), [(None, 13), (30, 42)])
+def test_a_vllm_engine_too_short_for_its_prompts_and_answers_is_refused(longest, needed):
+    def run(room: int):
+        vllm = {"engines": 1, "engine": "vllm", "vllm": {"max_model_len": room}}
+        return tiny_run(MODEL, data={"max_prompt_tokens": longest}, cluster=vllm)
+
+    with pytest.raises(SettingError, match=f"cluster.vllm.max_model_len = {needed - 1} .*set it to {needed}"):
+        run(needed - 1)
+    assert vllm_length(run(needed)) == needed
+
+
+def test_a_prompt_for_which_a_vllm_engine_has_no_room_is_refused_before_it_samples(tmp_path):
+    folder = model_folder(tmp_path / "model")
+    vllm = {"engines": 1, "engine": "vllm", "vllm": {"max_model_len": 14}}
+    run, model = tiny_run(folder, cluster=vllm), load_model(str(folder))
+    with pytest.raises(DataError, match=r"cluster.vllm.max_model_len = 14 leaves 2 beside answers of 12"):
+        prompts_of(run, model, build_rubric(run.reward))
+    roomy = dataclasses.replace(run, cluster=ClusterConfig(**{**vllm, "vllm": VllmConfig(max_model_len=64)}))
+    assert prompts_of(roomy, model, build_rubric(run.reward))[0].train
+
+
+@pytest.mark.parametrize(
+    ("trainer", "dtype", "computes"),
+    [
+        ({}, "float32", torch.float32),
+        ({}, "bfloat16", torch.bfloat16),
+        ({"autocast": True}, "float32", torch.bfloat16),
+    ],
+)
+def test_what_a_trainer_computes_in(trainer, dtype, computes):
+    run = tiny_run(MODEL, trainer=trainer)
+    run = dataclasses.replace(run, model=dataclasses.replace(run.model, dtype=dtype))
+    assert trainer_dtype(run) is computes
+
+
 def test_a_resumed_run_may_have_other_workers_but_no_other_staleness():
     assert "cluster.engines".startswith(MAY_CHANGE)
     assert "cluster.trainers".startswith(MAY_CHANGE)
+    assert "cluster.vllm.max_model_len".startswith(MAY_CHANGE)
+    assert not "cluster.vllm.dtype".startswith(MAY_CHANGE)
     assert not "cluster.staleness".startswith(MAY_CHANGE)
     assert not "cluster.engine".startswith(MAY_CHANGE)
 

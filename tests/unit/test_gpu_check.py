@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.unit.test_fused_logprobs import stand_in
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
@@ -64,6 +66,19 @@ def test_wrong_log_probabilities_end_with_1(
     monkeypatch.setattr(check, "speed_rows", lambda *_: ())
     assert run(check, monkeypatch, "--tiny") == 1
     assert "**WRONG**" in capsys.readouterr().out
+
+
+def test_the_fused_kernel_is_checked_where_it_is_installed(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    calls = stand_in(monkeypatch)
+    numerics = sys.modules["gpu_numerics"]
+    monkeypatch.setattr(numerics, "installed", lambda name, _: name == numerics.FUSED)
+    model = check.random_model(check.TINY, torch.device("cpu"))
+    found = [one for one in numerics.numerics(model, check.SIZES["tiny"]) if numerics.FUSED in one.name]
+    assert len(found) == 4
+    assert all(one.good and one.value > 0 for one in found)
+    assert len(calls) > 1
 
 
 def test_a_number_that_is_none_is_wrong(check: ModuleType):

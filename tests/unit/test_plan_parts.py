@@ -116,6 +116,23 @@ def test_trainer_memory_by_hand():
     assert critic["optimizer"] == 24_000.0
 
 
+def test_a_trainer_of_adapters_by_hand():
+    """Rank 3: layers of 8 inputs and outputs (q, o), 8 and 4 (k, v), 8 and 16 (gate, up, down)."""
+    count = 3 * 2 * (2 * (8 + 8) + 2 * (8 + 4) + 3 * (8 + 16))
+    assert SMALL.adapters(3, "all-linear") == count
+    assert SMALL.adapters(3, ("self_attn.q_proj",)) == 3 * 2 * (8 + 8)
+    work = Workload(micro_batch=100, lora_rank=3)
+    for trainers, width in ((1, 4.0), (2, 2.0)):
+        items = trainer_memory(SMALL, work, trainers, width, cpu=False).items
+        copies = count if width == 2.0 else 0
+        assert items["weights"] == width * (1000 + copies) / trainers
+        assert items["optimizer"] == 12 * count / trainers
+        assert items["gradients"] == 4 * count / trainers
+        assert "reference" not in items
+    both = trainer_memory(SMALL, Workload(critic=True, lora_rank=3), 1, 4.0, cpu=True).items
+    assert both["optimizer"] == 12 * (1000 + count), "a critic of its own is trained whole"
+
+
 def test_engine_memory_by_hand():
     device = Device(name="d", flops=1.0, memory=4000.0, bandwidth=1.0, link=1.0, network=1.0)
     assert SMALL.cached_numbers == 16
@@ -259,3 +276,12 @@ def test_passes_before_the_updates_follow_the_loops_rules():
     assert passes("dr_grpo", 4, float32=False) == (1, 1)
     assert passes("grpo", 4) == (1, 2)  # and the reference model
     assert passes("dr_grpo", 1, float32=False)[0] == 0  # the only update's own pass serves
+
+    def held(**model: object) -> tuple[bool, int, object]:
+        tables = {**base, "model": {"path": "nowhere", **model}, "algorithm": {"name": "grpo"}}
+        work = workload_of(run_from_dict(tables), 10.0, float32=True, engine="local")
+        return work.reference, work.lora_rank, work.lora_targets
+
+    assert held() == (True, 0, "all-linear")
+    assert held(lora={"rank": 2, "targets": ["q_proj"]}) == (False, 2, ("q_proj",))
+    assert held(lora={"rank": 2}, reference="other") == (True, 2, "all-linear")

@@ -23,6 +23,7 @@ from trimtab.models import load_model
         ({"memory_share": 1.5}, r"cluster.vllm.memory_share must be in \(0, 1\], got 1.5"),
         ({"cache_gib": 0.0}, "cluster.vllm.cache_gib must be > 0"),
         ({"max_sequences": 0}, "cluster.vllm.max_sequences must be >= 1"),
+        ({"max_model_len": -1}, "cluster.vllm.max_model_len must be >= 0, got -1"),
         ({"tensor_parallel": 0}, "cluster.vllm.tensor_parallel must be >= 1"),
         ({"dtype": "bfloat"}, "cluster.vllm.dtype.*did you mean 'bfloat16'"),
     ],

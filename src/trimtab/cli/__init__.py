@@ -66,12 +66,15 @@ USER_ERROR = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    An error that the user can mend is told on stderr without a traceback, with code 2.
+    An error that the user can mend is told on stderr without a traceback, with code 2; what another
+    process said when it failed is told below it.
     """
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except TrimtabError as problem:
         say(f"trimtab: {problem}", sys.stderr)
+        for note in getattr(problem, "__notes__", ()):  # the traceback of another process
+            say(note, sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         print("trimtab: interrupted", file=sys.stderr)

@@ -122,9 +122,13 @@ def verdict(kept: Kept, found: Replay, saved: Replay) -> str:
 def _put(trainer: LocalTrainer, weights: Mapping[str, Tensor]) -> None:
     import torch
 
+    from trimtab.models.lora import put_merged
     from trimtab.trainer.checkpoint import copy_into
 
     policy = trainer.owners[0]
+    if trainer.adapters is not None:
+        put_merged(trainer.model.module, weights)
+        return
     with torch.no_grad():
         copy_into(policy.everything(), weights, "policy's weights")
         policy.spread()

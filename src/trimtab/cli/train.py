@@ -33,7 +33,8 @@ MAY_CHANGE = (
     "evaluation.every",
     "record.",
     "doctor.",
-    *(f"cluster.{name}" for name in ("engines", "trainers", "address", "patience", "give_up", "restarts")),
+    *(f"cluster.{name}" for name in ("engines", "trainers", "address", "transfer", "vllm.max_model_len")),
+    *(f"cluster.{name}" for name in ("patience", "give_up", "restarts")),
 )
 """What a resumed run may be given anew; anything else would make it another run."""
 

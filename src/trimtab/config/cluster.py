@@ -17,6 +17,8 @@ class VllmConfig:
     memory_share: share of a GPU's memory that one engine may take, weights and cache together, in (0, 1].
     cache_gib: GiB for the keys and values of running answers on a CPU; on a GPU they take what is left.
     max_sequences: answers that grow at once in one engine.
+    max_model_len: tokens of a prompt and its answer together for which an engine must have room. 0 takes
+        data.max_prompt_tokens and the longest answer, or the model's context where the former is not set.
     tensor_parallel: GPUs (or CPU processes) that share the layers of one engine.
     compile: let vLLM compile the model and capture CUDA graphs; faster tokens, a slow start.
     dtype: "auto" takes the model's.
@@ -25,6 +27,7 @@ class VllmConfig:
     memory_share: float = 0.85
     cache_gib: float = 1.0
     max_sequences: int = 256
+    max_model_len: int = 0
     tensor_parallel: int = 1
     compile: bool = False
     dtype: str = "auto"
@@ -37,6 +40,8 @@ class VllmConfig:
         for name in ("max_sequences", "tensor_parallel"):
             if getattr(self, name) < 1:
                 raise SettingError(f"cluster.vllm.{name} must be >= 1, got {getattr(self, name)}")
+        if self.max_model_len < 0:
+            raise SettingError(f"cluster.vllm.max_model_len must be >= 0, got {self.max_model_len}")
         if self.dtype not in (*DTYPES, "auto"):
             raise SettingError(
                 f"cluster.vllm.dtype: unknown dtype {self.dtype!r}{nearest(self.dtype, [*DTYPES, 'auto'])}"
@@ -54,6 +59,8 @@ class ClusterConfig:
         synchronous loop; above it, sampling of later steps goes on while a step is trained.
     in_flight: what happens to running answers when new weights come: "drain" lets them end first, so that
         an answer has one version and a run repeats exactly; "update" swaps the weights below them.
+    transfer: what carries weights from trainer ranks to engines: "gloo" through the memory of CPUs, "nccl"
+        from GPU to GPU, where each rank and each engine has GPUs of its own.
     address: of a Ray cluster; "" starts Ray on this machine.
     patience: seconds without any progress of a stage after which its workers' stacks are shown.
     give_up: seconds without any progress after which the run ends, to be resumed; 0 waits for ever.
@@ -65,6 +72,7 @@ class ClusterConfig:
     trainers: int = 0
     staleness: int = 0
     in_flight: Literal["drain", "update"] = "drain"
+    transfer: Literal["gloo", "nccl"] = "gloo"
     address: str = ""
     patience: float = 120.0
     give_up: float = 1800.0
@@ -92,6 +100,11 @@ class ClusterConfig:
             raise SettingError(
                 "cluster.in_flight is 'update' but cluster.staleness is 0: nothing is sampled while weights "
                 "come; set cluster.staleness to 1 or more, or in_flight to 'drain'"
+            )
+        if self.transfer == "nccl" and not (self.engines and self.trainers):
+            raise SettingError(
+                'cluster.transfer is "nccl" but weights do not go from ranks to engines; set cluster.engines '
+                'and cluster.trainers to 1 or more, or cluster.transfer to "gloo"'
             )
         if self.address and not (self.engines or self.trainers):
             raise SettingError(

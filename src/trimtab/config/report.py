@@ -108,14 +108,36 @@ def three_numbers(run: Run) -> tuple[str, ...]:
 
 
 def opening_lines(run: Run) -> tuple[str, ...]:
-    """The three numbers, what is to be known of this algorithm under them, and settings nothing reads."""
+    """The three numbers, what is to be known of this algorithm under them, surplus groups that would only be
+    dropped, and settings nothing reads.
+    """
     about = notes(
         run.build_algorithm(),
         max_new_tokens=run.sampling.max_new_tokens,
         updates_per_step=run.trainer.updates_per_step,
         epochs=run.trainer.epochs,
     )
-    return (*three_numbers(run), *about, *unused(run))
+    return (*three_numbers(run), *about, *never_used(run), *unused(run))
+
+
+def never_used(run: Run) -> tuple[str, ...]:
+    """A sentence where every surplus group will be too old by the time that a step could train on it.
+
+    A group waits for one step at least, and under a drain it is sampled by weights that are one version old
+    at least already; it may be as old as the larger of the two bounds.
+    """
+    selection, cluster = run.build_algorithm().selection, run.cluster
+    if selection is None or not selection.carry:
+        return ()
+    youngest = 2 if cluster.staleness > 0 and cluster.in_flight == "drain" else 1
+    if max(cluster.staleness, selection.max_staleness) >= youngest:
+        return ()
+    age = "1 version" if youngest == 1 else f"{youngest} versions"
+    return (
+        f"Surplus groups are sampled for nothing: they are {age} old when their turn comes, and "
+        f"algorithm.selection.max_staleness = {selection.max_staleness} drops them; set it to {youngest} to "
+        "train on them, or algorithm.selection.carry = false not to keep them waiting.",
+    )
 
 
 def unused(run: Run) -> tuple[str, ...]:

@@ -121,7 +121,9 @@ class Run:
                 'factor of algorithm.correction is 1; set trainer.old_logprobs = "recompute" (or "auto"), or '
                 'algorithm.correction = "none": then the ratio itself is that to the policy that sampled'
             )
+        self._check_kernels(algorithm)
         self._check_group_size()
+        self._check_length()
         if not any(".py:" in grader.name for grader in self.reward.graders):
             rubric = build_rubric(self.reward)  # a function's file is left alone until the run starts
             part = algorithm.selection.part if algorithm.selection else None
@@ -130,6 +132,22 @@ class Run:
                 raise SettingError(
                     f"algorithm.selection.part: no grader is named {part!r}{nearest(part, names)}"
                 )
+
+    def _check_kernels(self, algorithm: Algorithm) -> None:
+        """Raise SettingError where entropies are wanted of a kernel that has none."""
+        kernels = f'trainer.kernels = "{self.trainer.kernels}" gives no entropies'
+        if self.trainer.kernels == "none":
+            return
+        if algorithm.entropy_target is not None or algorithm.objective.entropy_grad:
+            raise SettingError(
+                f"{kernels}, but the algorithm has an entropy term; take that out of it, or set "
+                'trainer.kernels = "none"'
+            )
+        if self.record.tokens != 0:
+            raise SettingError(
+                f"{kernels}, but record.tokens = {self.record.tokens!r} keeps the entropy at every token; "
+                'set record.tokens = 0, or trainer.kernels = "none"'
+            )
 
     def _check_group_size(self) -> None:
         """Raise SettingError where a grader compares answers and a prompt has fewer than it needs."""
@@ -144,6 +162,18 @@ class Run:
                     f"a grader of reward.graders compares the answers to a prompt and needs {smallest} of "
                     f"them, but {name} is {count}; raise it"
                 )
+
+    def _check_length(self) -> None:
+        """Raise SettingError where an engine is given less room than prompts and answers may take."""
+        room = self.cluster.vllm.max_model_len
+        longest = self.data.max_prompt_tokens
+        needed = (longest or 1) + self.longest_answer
+        if self.cluster.engine == "vllm" and 0 < room < needed:
+            raise SettingError(
+                f"cluster.vllm.max_model_len = {room} is too little for "
+                f"{f'prompts of {longest} tokens' if longest else 'a prompt of any length'} with answers of "
+                f"{self.longest_answer}; set it to {needed} or more, or to 0"
+            )
 
     def build_algorithm(self) -> Algorithm:
         """The algorithm that the table describes; refused with the reason where it makes no sense."""
@@ -179,6 +209,11 @@ class Run:
         cluster = self.cluster
         same = cluster.engine == "local" and cluster.staleness == 0
         return same and self.build_algorithm().correction is None
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer that training or evaluation may ask for."""
+        return max(self.sampling.max_new_tokens, self.evaluation.max_new_tokens or 0)
 
     def evaluation_sampler(self) -> Sampling:
         """The sampler of the evaluation: its own temperature and limit, the training's stop texts."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from trimtab.config import Run
+from trimtab.config.arguments import vllm_length
 from trimtab.distributed.cluster import Cluster, Places
 from trimtab.distributed.crew import Crew
 from trimtab.distributed.notices import Notices, Recording, Watching
@@ -16,6 +17,7 @@ from trimtab.distributed.pool import EnginePool
 from trimtab.distributed.ranks import RayTrainer
 from trimtab.distributed.specs import EngineSpec, LocalSpec, RankSpec, VllmSpec
 from trimtab.distributed.supervision import Watchdog
+from trimtab.distributed.vllm_options import limit_of
 from trimtab.distributed.workers import Worker
 from trimtab.errors import SettingError
 from trimtab.models import LoadedModel
@@ -70,11 +72,23 @@ class Assembly:
                 "cluster.trainers is 0, so this process would train on a GPU that an engine is given too; "
                 "set cluster.trainers to 1 or more, so that every GPU has one owner"
             )
+        if self.config.transfer == "nccl" and self.device != "cuda":
+            raise SettingError(
+                'cluster.transfer is "nccl" but the run is not on GPUs; set it to "gloo", or look at '
+                "model.device and at what GPUs Ray sees"
+            )
         need = self.cluster.need(self.device, self.config.vllm.tensor_parallel)
         places = self.cluster.reserve(self.config.engines, need, "SPREAD")
         crew = Crew(self.engine_spec, places, self.config, self.notices)
+        room = vllm_length(self.run) if isinstance(self.engine_spec, VllmSpec) else None
+        context = min(model.context, room or model.context)
         self.pool = EnginePool(
-            crew, self.engine_spec, self.config, context=model.context, unchanged=self._unchanged(trainer)
+            crew,
+            self.engine_spec,
+            self.config,
+            context=context,
+            unchanged=self._unchanged(trainer),
+            limit=limit_of(context, model),
         )
         with self._watch():
             await crew.assemble()

@@ -108,10 +108,17 @@ class Crew:
 
     def _start(self, worker: Worker) -> None:
         index = self.workers.index(worker)
-        worker.actor = start(EngineActor, self.places.options(index), self.spec)
+        worker.actor = actor = start(EngineActor, self.places.options(index), self.spec)
         worker.about, worker.condemned, worker.hopeless = None, "", False
-        self.coming[worker] = worker.actor.build.remote()
+        self.coming[worker] = actor.build.remote()
         worker.begin("start")
+
+        def built(_: object) -> None:
+            """Nothing is asked of it until the driver looks again, which may be a long training later."""
+            if worker.actor is actor and worker in self.coming:
+                worker.rest()
+
+        self.coming[worker].future().add_done_callback(built)
 
     async def _arrivals(self) -> None:
         """Take in the engines that have become ready since."""

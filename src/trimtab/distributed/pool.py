@@ -22,7 +22,7 @@ from trimtab.distributed.transfer import Traffic
 from trimtab.distributed.workers import Worker
 from trimtab.errors import DataError, RunError, WeightsLostError
 from trimtab.rollout.engine import Sampling
-from trimtab.rollout.local import refuse
+from trimtab.rollout.local import MODEL_CONTEXT, refuse
 from trimtab.types import Draw, Group, Rollout, WeightSource
 
 POLL = 0.2
@@ -58,7 +58,7 @@ class EnginePool:
     waiting. What an engine leaves unfinished when it dies is dealt again. Rollouts carry their own seeds,
     so that the same answers come whoever samples them, and a group that came twice counts once.
 
-    context: tokens of prompt and answer together.
+    context: tokens of prompt and answer together; limit: what that is, for who goes beyond it.
     unchanged: whether the trainer still holds the weights of a version. An engine that comes back in the
         middle of a step is given them then, and waits for the next ones otherwise. Where steps overlap, the
         weights of the driver's own trainer are copied at each delivery, so that they are there.
@@ -72,10 +72,11 @@ class EnginePool:
         *,
         context: int,
         unchanged: Callable[[int], bool],
+        limit: str = MODEL_CONTEXT,
     ) -> None:
         self.crew, self.spec, self.config = crew, spec, config
         self.version = 0
-        self._context, self._unchanged = context, unchanged
+        self._context, self._limit, self._unchanged = context, limit, unchanged
         self._source: WeightSource | None = None
         self._copied = False
         self._driver = DriverOrigin()
@@ -97,7 +98,7 @@ class EnginePool:
         naming the engine, when log-probabilities are not finite; WorkerLostError when engines die more often
         than ``cluster.restarts`` allows, or when none is left that has the weights.
         """
-        refuse(draws, n, sampling, self._context)
+        refuse(draws, n, sampling, self._context, self._limit)
         deals = Deals(draws, self.spec.draws_at_once(len(draws), self.config.engines))
         room = self.spec.deals_at_once(len(draws), n, self.config.engines)
         asked, inbox = Asked(n, sampling, seed, purpose), asyncio.Queue[Came]()
@@ -203,7 +204,10 @@ class EnginePool:
         own = said(came.error)
         if own is not None:
             kind = DataError if isinstance(own, DataError) else RunError
-            raise kind(f"{came.worker}: {own}") from came.error
+            told = kind(f"{came.worker}: {own}")
+            for note in getattr(own, "__notes__", ()):
+                told.add_note(note)
+            raise told from came.error
         if not is_fault(came.error):
             raise came.error
         self.crew.lose(came.worker, came.actor, reason(came.worker, came.error), draws=owed)

@@ -66,7 +66,7 @@ class RankActor(Observed):
     def annotate(self, batch: Batch, columns: frozenset[str]) -> dict[str, Tensor] | None:
         """The columns that were filled, from rank 0."""
         filled = self._run(lambda: asyncio.run(self.trainer.annotate(batch, columns)))
-        new = {name: column for name, column in filled.columns.items() if name not in batch.columns}
+        new = {name: one for name, one in filled.columns.items() if one is not batch.columns.get(name)}
         return new if self.rank == 0 else None
 
     def update(self, batch: Batch, objective: Objective) -> StepReport | None:

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from ray.exceptions import RayError
@@ -28,8 +28,8 @@ from trimtab.objectives.objective import Objective
 from trimtab.record.events import Event
 from trimtab.types import Batch, StepReport, WeightSource
 
-GRACE = 10.0
-"""Seconds for the other ranks to fail alike, once one has said why it cannot."""
+MOMENT, GRACE = 1.0, 10.0
+"""Seconds for the other ranks to fail too, once one is gone or has met a bug, or has said why it cannot."""
 
 A_DAY = 86_400.0
 
@@ -126,7 +126,7 @@ class RayTrainer:
 
     async def meet(self, world: int) -> tuple[Meeting, Awaitable[None]]:
         """See ``Origin``."""
-        meeting = await asyncio.to_thread(self.appoint, world)
+        meeting = await asyncio.to_thread(self.appoint, world, self.config.transfer)
         return meeting, self._open(meeting)
 
     async def send(self, meeting: Meeting, version: int) -> Traffic:
@@ -138,10 +138,10 @@ class RayTrainer:
         with contextlib.suppress(RayError):
             await self.workers[0].actor.close_sender.remote(meeting)
 
-    def appoint(self, world: int) -> Meeting:
+    def appoint(self, world: int, backend: Literal["gloo", "nccl"] = "gloo") -> Meeting:
         """A meeting where rank 0 lives."""
         host, port = ray.get(self.workers[0].actor.appoint.remote())
-        return Meeting(host, port, world, timeout=MEETING_SECONDS)
+        return Meeting(host, port, world, timeout=MEETING_SECONDS, backend=backend)
 
     def call_all(self, method: str, *arguments: Any) -> list[Any]:
         return [getattr(worker.actor, method).remote(*arguments) for worker in self.workers]
@@ -158,10 +158,13 @@ class RayTrainer:
         tasks = [asyncio.ensure_future(_awaited(call)) for call in self.call_all(method, *arguments)]
         for worker, task in zip(self.workers, tasks, strict=True):
             task.add_done_callback(lambda _, worker=worker: worker.rest())
-        _, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        done, waiting = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         if waiting:
-            _, waiting = await asyncio.wait(waiting, timeout=GRACE)
-        ends = [task.exception() if task.done() else None for task in tasks]
+            first = next(end for task in done if (end := task.exception()) is not None)
+            _, waiting = await asyncio.wait(waiting, timeout=MOMENT if told(first) is None else GRACE)
+        for task in waiting:  # nobody reads what they come to
+            task.cancel()
+        ends = [task.exception() if task not in waiting else None for task in tasks]
         failures = [(w, end) for w, end in zip(self.workers, ends, strict=True) if end is not None]
         if not failures:
             return [task.result() for task in tasks]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from trimtab.config import Run
-from trimtab.config.arguments import reference_path, trainer_arguments
+from trimtab.config.arguments import reference_path, trainer_arguments, vllm_length
 from trimtab.distributed.meeting import Meeting
 from trimtab.distributed.transfer import Described
 from trimtab.models import load_model
@@ -103,7 +103,12 @@ class VllmSpec:
         from trimtab.distributed.vllm_engine import VllmEngine
 
         run = self.run
-        return await VllmEngine.start(run.model.path, config=run.cluster.vllm, dtype=run.model.dtype)
+        return await VllmEngine.start(
+            run.model.path,
+            config=run.cluster.vllm,
+            max_model_len=vllm_length(run),
+            dtype=run.model.dtype,
+        )
 
     def draws_at_once(self, draws: int, engines: int) -> int:
         return 1

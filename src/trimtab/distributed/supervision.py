@@ -5,15 +5,16 @@
                a process that came up and does not even answer for so long is ended, as if it had died
     give_up    seconds without any: the worker is ended and the run with it
 
-The driver itself is watched in the same way while no worker has anything to do.
+The driver itself is watched in the same way while no worker has anything to do; its stage is the function of
+the loop that it stands in.
 """
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trimtab.config.cluster import ClusterConfig
 from trimtab.distributed.notices import Notices
-from trimtab.distributed.workers import (
-    Pulse,
-    Worker,
-    process_state,
-    stacks_digest,
-    stacks_text,
-)
+from trimtab.distributed.standing import Standing, digest
+from trimtab.distributed.workers import Pulse, Worker, process_state
 from trimtab.errors import RunError
 from trimtab.record.events import Event
 
@@ -56,7 +52,7 @@ class Driver:
     """The same of this process."""
 
     moves: int = 0
-    digest: int = 0
+    place: int = 0
     since: float = field(default_factory=time.monotonic)
     told: float = 0.0
 
@@ -183,30 +179,40 @@ class Watchdog:
 
     def _look_at_driver(self, busy: Sequence[Worker]) -> None:
         now, seen = time.monotonic(), self._driver
-        moves, digest = (
-            sum(worker.moves for worker in self.workers()),
-            stacks_digest(threading.main_thread().ident),
-        )
-        if busy or (moves, digest) != (seen.moves, seen.digest):
-            self._driver = Driver(moves, digest)
+        moves, place = sum(worker.moves for worker in self.workers()), digest()
+        if self.verdict is None and (busy or (moves, place) != (seen.moves, seen.place)):
+            self._driver = Driver(moves, place)
             return
         still = now - seen.since
-        if still < max(self.config.patience, 2 * seen.told):
-            return
-        seen.told = still
-        where = stacks_text()[-LONGEST_STACKS:]
-        sentence = f"no progress for {still:.0f} s in the run's own process {os.getpid()}"
+        hopeless = bool(self.config.give_up) and still >= self.config.give_up
+        if self.verdict is None and still >= max(self.config.patience, 2 * seen.told, hopeless):
+            seen.told = still
+            self._tell_driver(still, hopeless=hopeless)
+        if self.verdict is not None:
+            self._interrupt()
+
+    def _tell_driver(self, still: float, *, hopeless: bool) -> None:
+        standing = Standing.now()
+        where = standing.text[-LONGEST_STACKS:]
+        sentence = (
+            f"no progress for {still:.0f} s at stage {standing.stage} in the run's own process {os.getpid()}"
+        )
         self.notices.tell(
             Event.NO_PROGRESS,
             f"{sentence}\n{where}",
             worker="driver",
-            stage="driver",
+            stage=standing.stage,
             seconds=round(still, 1),
             stacks=where,
         )
-        if self.config.give_up and still >= self.config.give_up:
+        if hopeless:
             self.verdict = RunError(f"{sentence} (cluster.give_up); resume the run\n{where}")
-            _thread.interrupt_main()
+
+    def _interrupt(self) -> None:
+        """As from the keyboard, which also ends a wait in the kernel. asyncio cancels its task at the first
+        one and raises at the second, so it comes again at each look until the run has ended.
+        """
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def state_on_node(worker: Worker) -> str:

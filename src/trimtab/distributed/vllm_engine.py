@@ -24,6 +24,7 @@ from trimtab.distributed.vllm_options import (
     EngineLog,
     engine_arguments,
     engine_dtype,
+    limit_of,
     require_vllm,
 )
 from trimtab.distributed.vllm_weights import WeightIntake
@@ -146,7 +147,7 @@ class VllmEngine:
         """
         if self._intake.broken:
             raise WorkerLostError(self._intake.broken)
-        refuse(draws, n, sampling, self.length)
+        refuse(draws, n, sampling, self.length, limit_of(self.length, self.model))
         asks = list(asks_of(draws, n, seed, purpose))
         if not asks:
             return

@@ -21,6 +21,7 @@ from trimtab.config.cluster import VllmConfig
 from trimtab.distributed.orphans import CLIENT
 from trimtab.errors import SettingError
 from trimtab.models import LoadedModel, choose_device, choose_dtype
+from trimtab.rollout.local import MODEL_CONTEXT
 
 BACKEND = "trimtab"
 WORKER = "trimtab.distributed.vllm_worker.WorkerExtension"
@@ -74,6 +75,11 @@ def engine_arguments(
         "enable_chunked_prefill": False,
         "max_num_batched_tokens": max(PREFILL_TOKENS, length, config.max_sequences),
     }
+
+
+def limit_of(length: int, model: LoadedModel) -> str:
+    """What an engine's length is, for who meets it."""
+    return MODEL_CONTEXT if length >= model.context else "cluster.vllm.max_model_len ="
 
 
 def engine_dtype(config: VllmConfig, dtype: str) -> torch.dtype:

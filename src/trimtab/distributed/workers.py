@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
@@ -106,13 +108,13 @@ class Worker:
         return f"{self.name} (process {self.about.pid} on {self.about.address})"
 
 
-def stacks_digest(only: int | None = None) -> int:
-    """A number that changes when any thread but the asking one, or only this one, goes on to another line."""
+def stacks_digest() -> int:
+    """A number that changes when any thread but the asking one goes on to another line."""
     mine = threading.get_ident()
     places = [
-        (ident, *((id(f.f_code), f.f_lasti) for f in _frames(frame)))
+        (ident, *((id(f.f_code), f.f_lasti) for f in frames_of(frame)))
         for ident, frame in sys._current_frames().items()
-        if ident != mine and only in (None, ident)
+        if ident != mine
     ]
     return hash(tuple(places))
 
@@ -130,18 +132,25 @@ def stacks_text() -> str:
 
 def waiting_text(waiting: object) -> str:
     """Where a coroutine or asynchronous generator waits, and what it waits for, as deep as Python tells."""
-    lines: list[str] = []
+    return "".join(line for f in suspended(waiting) for line in traceback.format_stack(f, limit=1)).rstrip()
+
+
+def suspended(waiting: object) -> Iterator[FrameType]:
+    """The frames of a coroutine or asynchronous generator and of what it waits for, the newest last."""
     while waiting is not None:
         kind = next((kind for kind in ("ag", "cr", "gi") if hasattr(waiting, f"{kind}_frame")), None)
-        frame = None if kind is None else getattr(waiting, f"{kind}_frame")
+        if kind is None:  # the step of an asynchronous generator does not say whose it is
+            waiting = next((one for one in gc.get_referents(waiting) if hasattr(one, "ag_frame")), None)
+            continue
+        frame = getattr(waiting, f"{kind}_frame")
         if frame is None:
-            break
-        lines += traceback.format_stack(frame, limit=1)
+            return
+        yield frame
         waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
-    return "".join(lines).rstrip()
 
 
-def _frames(frame: FrameType | None) -> list[FrameType]:
+def frames_of(frame: FrameType | None) -> list[FrameType]:
+    """A frame and those that called it, the newest first."""
     found = []
     while frame is not None:
         found.append(frame)

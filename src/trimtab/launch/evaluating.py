@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ def evaluate(run: Run, *, folder: Path | None, step: int | None, view: View) -> 
     """Evaluate the checkpoint of ``step`` (None: the newest) of the run in ``folder``, or, without a
     folder, the model ``run.model.path``, on the run's held-out prompts; compared with the run's start.
     """
-    path = run.model.path if folder is None else str(model_folder(folder, step))
-    with sampler_of(run, path) as (model, engine, where):
+    with contextlib.ExitStack() as stack:
+        path = run.model.path
+        if folder is not None:
+            path = str(stack.enter_context(model_folder(folder, step)))
+        model, engine, where = stack.enter_context(sampler_of(run, path))
         rubric = build_rubric(run.reward)
         prompts, problems = prompts_of(run, model, rubric)
         chosen = held_out(run, prompts)

@@ -98,7 +98,7 @@ def sampler_of(run: Run, path: str) -> Iterator[tuple[LoadedModel, RolloutEngine
     """
     there = dataclasses.replace(
         run,
-        model=dataclasses.replace(run.model, path=path),
+        model=dataclasses.replace(run.model, path=path, lora=None),
         cluster=dataclasses.replace(run.cluster, engines=0, trainers=0, staleness=0),
     )
     if there.cluster.engine == "local":

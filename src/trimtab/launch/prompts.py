@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trimtab.config import Run
+from trimtab.config.arguments import vllm_length
 from trimtab.data.prompts import PromptSet, load_prompts
 from trimtab.errors import DataError
 from trimtab.models import LoadedModel
@@ -18,13 +19,31 @@ SHOWN_PROBLEMS = 5
 
 def prompts_of(run: Run, model: LoadedModel, rubric: Rubric) -> tuple[PromptSet, list[Unverifiable]]:
     """All prompts but those whose gold answers cannot be verified against themselves."""
-    longest = max(run.sampling.max_new_tokens, run.evaluation_sampler().max_new_tokens)
-    prompts = load_prompts(run.data, model, longest)
+    prompts = load_prompts(run.data, model, run.longest_answer)
+    _refuse_longer(run, prompts)
     problems = rubric.self_check([*prompts.train, *prompts.held_out])
     usable = prompts.without({bad.prompt_id for bad in problems})
     if not usable.train:
         raise DataError("no training prompt is left: " + "\n".join(problem_lines(problems, prompts)))
     return usable, problems
+
+
+def _refuse_longer(run: Run, prompts: PromptSet) -> None:
+    """Raises DataError for a prompt for which a vLLM engine of this run has no room, before it samples."""
+    length = vllm_length(run)
+    if run.cluster.engine != "vllm" or length is None:
+        return
+    room = length - run.longest_answer
+    for prompt in (*prompts.train, *prompts.held_out):
+        tokens = len(prompt.token_ids)
+        if tokens > room:
+            place = prompts.report.places.get(prompt.id, prompt.id)
+            raise DataError(
+                f"{place}: prompt {prompt.id!r} has {tokens} tokens, and cluster.vllm.max_model_len = "
+                f"{length} leaves {room} beside answers of {run.longest_answer}; raise it to "
+                f"{tokens + run.longest_answer}, or leave longer prompts out with "
+                f'data.max_prompt_tokens = {room} and data.on_long = "drop"'
+            )
 
 
 def held_out(run: Run, prompts: PromptSet) -> tuple[Prompt, ...]:

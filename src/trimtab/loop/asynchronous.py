@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.config import Run
+from trimtab.config.arguments import trainer_dtype
 from trimtab.errors import RunError
 from trimtab.loop import learning, observe, stages
 from trimtab.loop.after import Due, close, doctor_of, look, save
@@ -46,7 +47,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     if bound.in_flight and bound.staleness:
         machines.record.event(Event.WARNED, state.counters.step, message=UNREPEATABLE)
         machines.view.message(UNREPEATABLE)
-    checks = SelfChecks(machines.engine, machines.record, machines.view, autocast=run.trainer.autocast)
+    checks = SelfChecks(machines.engine, machines.record, machines.view, dtype=trainer_dtype(run))
     doctor = doctor_of(run, machines, state)
     checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:

@@ -40,13 +40,13 @@ class SelfChecks:
     step that allows it: some rollouts sampled alone; the ratio before any update; whether an update
     changed the weights; the ratio again after those were delivered to the engine. Each is told.
 
-    autocast: the trainer computes in bfloat16 whatever the dtype of the engine.
+    dtype: what the trainer computes in, whatever the dtype of the engine.
     """
 
-    def __init__(self, engine: RolloutEngine, record: RunRecord, view: View, *, autocast: bool) -> None:
+    def __init__(self, engine: RolloutEngine, record: RunRecord, view: View, *, dtype: torch.dtype) -> None:
         self._engine = engine
         # sampler against trainer is held to what the less precise of the two can give
-        self._dtype = torch.bfloat16 if autocast and engine.dtype is torch.float32 else engine.dtype
+        self._dtype = dtype if engine.dtype is torch.float32 else engine.dtype
         self._record = record
         self._view = view
         self._alone_done = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from trimtab.algorithms.algorithm import Algorithm
 from trimtab.config import Run
+from trimtab.config.arguments import trainer_dtype
 from trimtab.errors import RunError
 from trimtab.loop import learning, observe, stages
 from trimtab.loop.after import Due, close, doctor_of, look, save
@@ -27,7 +28,7 @@ async def train(run: Run, machines: Machines, state: LoopState) -> None:
     """Run the loop from ``state`` to ``run.run.steps``, evaluations at start and end included."""
     algorithm = run.build_algorithm()
     state.queue.clear()  # of an asynchronous run: never counted, so its prompts are drawn again
-    checks = SelfChecks(machines.engine, machines.record, machines.view, autocast=run.trainer.autocast)
+    checks = SelfChecks(machines.engine, machines.record, machines.view, dtype=trainer_dtype(run))
     doctor = doctor_of(run, machines, state)
     checks.published(state.counters.step, await stages.sync(machines.trainer, machines.engine))
     if state.counters.step == 0 and machines.held_out:

@@ -73,7 +73,8 @@ class Objective:
     def __call__(self, out: ModelOutput, batch: Batch) -> tuple[dict[str, Tensor], Trace]:
         """Each term's share of the loss by name (add them up for the loss), and the trace."""
         losses: dict[str, Tensor] = {}
-        trace = Trace(logprobs_T=out.logprobs_T.detach(), entropy_T=out.entropy_T.detach())
+        entropy_T = None if out.entropy_T is None else out.entropy_T.detach()
+        trace = Trace(logprobs_T=out.logprobs_T.detach(), entropy_T=entropy_T)
         for coefficient, term in self.terms:
             loss_T, seen = term(out, batch)
             share = coefficient * (batch.weights_T.to(loss_T.dtype) * loss_T).sum()

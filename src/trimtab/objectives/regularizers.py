@@ -68,6 +68,8 @@ class EntropyBonus:
 
     A positive coefficient rewards spread. It needs entropies with a gradient, which cost a second
     pass through the vocabulary; see ``Objective.entropy_grad``.
+
+    Raises: SettingError where the model was read by a kernel that knows no entropy.
     """
 
     @property
@@ -79,6 +81,8 @@ class EntropyBonus:
         return frozenset()
 
     def __call__(self, out: ModelOutput, batch: Batch, /) -> tuple[Tensor, Trace]:
+        if out.entropy_T is None:
+            raise SettingError('an entropy bonus needs entropies; set trainer.kernels = "none"')
         return -torch.where(batch.mask_T, out.entropy_T, 0.0), Trace()
 
     def __str__(self) -> str:

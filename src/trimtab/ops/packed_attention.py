@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -34,6 +35,11 @@ class Heads:
         return self.query // self.key
 
     @property
+    def queries(self) -> int:
+        """Columns of queries; those of keys and then of values follow."""
+        return self.query * self.size
+
+    @property
     def turned(self) -> int:
         """Columns of queries and keys, which are rotated; those of values follow."""
         return (self.query + self.key) * self.size
@@ -45,8 +51,8 @@ class Block:
 
     before: what every row sees whole, beside its own earlier tokens. hidden_QK [width, before + width]: 0, or
     -inf for a key that a query does not see. spread_M [rows * width]: the block's token at each place of
-    padded rows (some token at padding), and kept_M: the place of each token; both None where all rows are
-    equally long.
+    padded rows (some token at padding); kept_M: the place of each token; empty_M: the places of padding. All
+    three are None where all rows are equally long.
     """
 
     begin: int
@@ -57,6 +63,7 @@ class Block:
     hidden_QK: Tensor
     spread_M: Tensor | None = None
     kept_M: Tensor | None = None
+    empty_M: Tensor | None = None
 
     @property
     def size_before(self) -> int:
@@ -71,11 +78,9 @@ class Block:
     def silenced(self, tokens_NC: Tensor) -> Tensor:
         """``padded``, with zero at padding: what is not there has no gradient."""
         rows = self.padded(tokens_NC)
-        if self.kept_M is None:
-            return rows
-        there = rows.new_zeros(self.rows * self.width, 1)
-        there[self.kept_M] = 1.0
-        return rows * there.view(self.rows, self.width, 1)
+        if self.empty_M is not None:
+            rows.flatten(0, 1).index_fill_(0, self.empty_M, 0.0)  # of a copy, as there is padding
+        return rows
 
     def packed(self, padded_RWC: Tensor) -> Tensor:
         """[tokens, C] of padded rows."""
@@ -88,13 +93,14 @@ def block(begin: int, lengths: Sequence[int], before: Sequence[Span]) -> Block:
     width, end = max(lengths), begin + sum(lengths)
     seen = sum(e - b for b, e in before)
     hidden = torch.full((width, width), -torch.inf).triu(1)
-    spread = kept = None
+    spread = kept = empty = None
     if min(lengths) < width:
         length_R = torch.tensor(lengths)
         place_RW = torch.arange(width).expand(len(lengths), width)
         first_R = torch.cumsum(length_R, 0) - length_R
         spread = (first_R[:, None] + place_RW.clamp_max(length_R[:, None] - 1)).flatten()
-        kept = (place_RW < length_R[:, None]).flatten().nonzero().flatten()
+        there_M = (place_RW < length_R[:, None]).flatten()
+        kept, empty = there_M.nonzero().flatten(), there_M.logical_not().nonzero().flatten()
     return Block(
         begin=begin,
         end=end,
@@ -104,71 +110,69 @@ def block(begin: int, lengths: Sequence[int], before: Sequence[Span]) -> Block:
         hidden_QK=torch.cat([hidden.new_zeros(width, seen), hidden], 1),
         spread_M=spread,
         kept_M=kept,
+        empty_M=empty,
     )
 
 
-def attend(qk_NC: Tensor, v_NC: Tensor, heads: Heads, scale: float, blocks: Sequence[Block]) -> Tensor:
+def attend(qkv_NC: Tensor, heads: Heads, scale: float, blocks: Sequence[Block]) -> Tensor:
     """[N, query heads * size]: what each token takes from the values it sees.
 
-    qk_NC: queries, then keys, rotated; v_NC: values; every head's channels together.
+    qkv_NC: queries and keys, rotated, and values; every head's channels together.
     """
-    out = qk_NC.new_empty(len(qk_NC), heads.query * heads.size)
+    out = qkv_NC.new_empty(len(qkv_NC), heads.queries)
     for one in blocks:
-        q, k, v = _stacked(qk_NC, v_NC, heads, one)
+        q, k, v = _stacked(qkv_NC, heads, one)
         attended = torch.bmm(_weights(q, k, scale, one).to(v.dtype), v)
         out[one.begin : one.end] = one.packed(_apart(attended, heads, one))
     return out
 
 
 def attend_backward(
-    grad_NC: Tensor,
-    out_NC: Tensor,
-    qk_NC: Tensor,
-    v_NC: Tensor,
-    heads: Heads,
-    scale: float,
-    blocks: Sequence[Block],
+    grad_NC: Tensor, qkv_NC: Tensor, heads: Heads, scale: float, blocks: Sequence[Block]
 ) -> tuple[Tensor, Tensor]:
     """The gradients of queries, in the inputs' dtype, and of keys and values together, float32 or wider.
 
-    grad_NC: of ``attend``'s result ``out_NC``.
-    d weights = d out v^T;  d scores = weights (d weights - d out . out)
+    grad_NC: of ``attend``'s result.
+    d weights = d out v^T;  d scores = weights (d weights - sum(weights d weights))
     """
-    wide = torch.promote_types(qk_NC.dtype, torch.float32)
+    wide = torch.promote_types(qkv_NC.dtype, torch.float32)
     grad_q = torch.empty_like(grad_NC)
-    grad_kv = v_NC.new_zeros(len(v_NC), 2 * v_NC.shape[1], dtype=wide)
-    inner_NQ = (grad_NC * out_NC).view(-1, heads.query, heads.size).sum(-1, dtype=wide)
+    grad_kv = qkv_NC.new_zeros(len(qkv_NC), qkv_NC.shape[1] - heads.queries, dtype=wide)
     for one in blocks:
-        q, k, v = _stacked(qk_NC, v_NC, heads, one)
+        q, k, v = _stacked(qkv_NC, heads, one)
         weights = _weights(q, k, scale, one)
         grad = _together(one.silenced(grad_NC), heads)
-        inner = one.silenced(inner_NQ).view(one.rows, one.width, heads.key, heads.group)
-        inner = inner.permute(0, 2, 3, 1).reshape(len(q), -1, 1)
-        slope = torch.bmm(grad, v.mT).to(wide).sub_(inner).mul_(weights).mul_(scale).to(q.dtype)
-        grad_q[one.begin : one.end] = one.packed(_apart(torch.bmm(slope, k), heads, one))
-        grad_v = torch.bmm(weights.to(v.dtype).mT, grad)
-        _give_back(grad_kv, torch.stack([torch.bmm(slope.mT, q), grad_v], 1), heads, one)
+        slope = _softmax_backward(torch.bmm(grad, v.mT).to(wide), weights).to(q.dtype)
+        given = torch.baddbmm(q, slope, k, beta=0.0, alpha=scale)  # beta 0: nothing of q is read
+        grad_q[one.begin : one.end] = one.packed(_apart(given, heads, one))
+        both = qkv_NC.new_empty(2, *k.shape)
+        torch.baddbmm(k, slope.mT, q, beta=0.0, alpha=scale, out=both[0])
+        torch.bmm(weights.to(v.dtype).mT, grad, out=both[1])
+        _give_back(grad_kv, both, heads, one)
     return grad_q, grad_kv
 
 
-def _stacked(qk_NC: Tensor, v_NC: Tensor, heads: Heads, one: Block) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries [rows * key heads, group * width, size]; keys and values [..., before + width, size]."""
-    queries = heads.query * heads.size
-    q = _together(one.padded(qk_NC[:, :queries]), heads)
-    return q, _seen(qk_NC[:, queries:], heads, one), _seen(v_NC, heads, one)
+def _softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of scores whose softmax over the last dimension is ``weights``, in one pass."""
+    return cast("Any", torch)._softmax_backward_data(grad, weights, -1, weights.dtype)
 
 
-def _seen(tokens_NC: Tensor, heads: Heads, one: Block) -> Tensor:
-    """[rows * key heads, before + width, size]: what every row sees, then its own."""
-    before, size = one.size_before, heads.size
-    found = tokens_NC.new_empty(one.rows, heads.key, before + one.width, size)
-    found[:, :, before:] = one.padded(tokens_NC).view(one.rows, one.width, heads.key, size).transpose(1, 2)
+def _stacked(qkv_NC: Tensor, heads: Heads, one: Block) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries [rows * key heads, group * width, size]; keys and values [..., before + width, size].
+
+    Keys and values are what every row sees, then its own.
+    """
+    rows = one.padded(qkv_NC)
+    own = rows[:, :, heads.queries :].view(one.rows, one.width, 2, heads.key, heads.size)
+    found = qkv_NC.new_empty(2, one.rows, heads.key, one.size_before + one.width, heads.size)
+    found[:, :, :, one.size_before :] = own.permute(2, 0, 3, 1, 4)
     at = 0
     for begin, end in one.before:
-        given = tokens_NC[begin:end].view(-1, heads.key, size).transpose(0, 1)
-        found[:, :, at : at + end - begin] = given
+        given = qkv_NC[begin:end, heads.queries :].view(-1, 2, heads.key, heads.size).permute(1, 2, 0, 3)
+        found[:, :, :, at : at + end - begin] = given[:, None]
         at += end - begin
-    return found.flatten(0, 1)
+    k, v = found.flatten(1, 2)
+    return _together(rows[:, :, : heads.queries], heads), k, v
 
 
 def _together(rows_RWC: Tensor, heads: Heads) -> Tensor:
@@ -193,14 +197,14 @@ def _weights(q: Tensor, k: Tensor, scale: float, one: Block) -> Tensor:
     return torch.softmax(scores, -1)
 
 
-def _give_back(grad_NC: Tensor, stacked: Tensor, heads: Heads, one: Block) -> None:
-    """Add gradients of keys and values [rows * key heads, 2, before + width, size] to their tokens."""
+def _give_back(grad_NC: Tensor, both: Tensor, heads: Heads, one: Block) -> None:
+    """Add gradients of keys and values [2, rows * key heads, before + width, size] to their tokens."""
     before = one.size_before
-    shaped = stacked.view(one.rows, heads.key, 2, before + one.width, heads.size)
-    own = shaped[:, :, :, before:].permute(0, 3, 2, 1, 4).reshape(one.rows, one.width, -1)
+    shaped = both.view(2, one.rows, heads.key, before + one.width, heads.size)
+    own = shaped[:, :, :, before:].permute(1, 3, 0, 2, 4).reshape(one.rows, one.width, -1)
     grad_NC[one.begin : one.end] += one.packed(own)
     if before:
-        first = shaped[:, :, :, :before].sum(0, dtype=grad_NC.dtype).permute(2, 1, 0, 3).reshape(before, -1)
+        first = shaped[:, :, :, :before].sum(1, dtype=grad_NC.dtype).permute(2, 0, 1, 3).reshape(before, -1)
         at = 0
         for begin, end in one.before:
             grad_NC[begin:end] += first[at : at + end - begin]

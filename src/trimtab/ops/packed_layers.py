@@ -73,7 +73,10 @@ def feed_forward_half(
 
 
 class _AttentionHalf(torch.autograd.Function):
-    """Keeps x, queries, keys and values before their rotation, and what attention gave."""
+    """Keeps x, queries, keys and values, and what attention gave.
+
+    Queries and keys are kept rotated, or where heads have norms as they are before these.
+    """
 
     @staticmethod
     def forward(
@@ -91,9 +94,9 @@ class _AttentionHalf(torch.autograd.Function):
         weight = torch.cat(inputs)
         qkv_NC = torch.nn.functional.linear(n_NH, weight, torch.cat(biases) if biases else None)
         turned_NC, _ = _turned(qkv_NC, head_norms, shape, tokens)
-        v_NC = qkv_NC[:, shape.heads.turned :]
-        attended_NC = attend(turned_NC, v_NC, shape.heads, shape.scale, tokens.blocks)
-        ctx.save_for_backward(x_NH, inverse_N1, norm_H, weight, qkv_NC, attended_NC, output, *head_norms)
+        attended_NC = attend(turned_NC, shape.heads, shape.scale, tokens.blocks)
+        kept_NC = qkv_NC if head_norms else turned_NC
+        ctx.save_for_backward(x_NH, inverse_N1, norm_H, weight, kept_NC, attended_NC, output, *head_norms)
         ctx.settings = shape, tokens, counts, [len(part) for part in inputs]
         return torch.addmm(x_NH, attended_NC, output.t())
 
@@ -101,14 +104,14 @@ class _AttentionHalf(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides the names
         (grad_NH,) = grads
-        x_NH, inverse_N1, norm_H, weight, qkv_NC, attended_NC, output, *head_norms = ctx.saved_tensors
+        x_NH, inverse_N1, norm_H, weight, kept_NC, attended_NC, output, *head_norms = ctx.saved_tensors
         shape, tokens, counts, sizes = ctx.settings
         grad_output = grad_NH.t() @ attended_NC
-        turned_NC, inverses = _turned(qkv_NC, head_norms, shape, tokens)
-        v_NC = qkv_NC[:, shape.heads.turned :]
-        of_attention = turned_NC, v_NC, shape.heads, shape.scale, tokens.blocks
-        grad_turned = attend_backward(grad_NH @ output, attended_NC, *of_attention)
-        grad_qkv, grad_heads = _turned_back(grad_turned, qkv_NC, head_norms, inverses, shape, tokens)
+        turned_NC, inverses = kept_NC, []
+        if head_norms:
+            turned_NC, inverses = _turned(kept_NC, head_norms, shape, tokens)
+        grad_turned = attend_backward(grad_NH @ output, turned_NC, shape.heads, shape.scale, tokens.blocks)
+        grad_qkv, grad_heads = _turned_back(grad_turned, kept_NC, head_norms, inverses, shape, tokens)
         n_NH, _ = normed(x_NH, norm_H, shape.eps, inverse_N1)
         grad_inputs: tuple[Tensor, ...] = torch.split(grad_qkv.t() @ n_NH, sizes)
         grad_biases: tuple[Tensor, ...] = ()
@@ -161,7 +164,7 @@ def _cut(parts: Sequence[Tensor], counts: Sequence[int]) -> list[tuple[Tensor, .
 def _turned(
     qkv_NC: Tensor, head_norms: Sequence[Tensor], shape: Attention, tokens: Tokens
 ) -> tuple[Tensor, list[Tensor]]:
-    """Queries and keys, normed where they are and then rotated; and the inverses of the norms."""
+    """Queries and keys, normed where they are and then rotated, with the values; the norms' inverses."""
     heads = shape.heads
     given_NC = qkv_NC[:, : heads.turned]
     inverses: list[Tensor] = []
@@ -171,8 +174,9 @@ def _turned(
             scaled, inverse = normed(qkv_NC[:, columns].reshape(-1, heads.size), norm, shape.eps)
             given_NC[:, columns] = scaled.view(len(qkv_NC), -1)
             inverses.append(inverse)
-    found = torch.empty_like(given_NC)
-    _rotate(given_NC, found, heads.size, tokens, 1.0)
+    found = torch.empty_like(qkv_NC)
+    _rotate(given_NC, found[:, : heads.turned], heads.size, tokens, 1.0)
+    found[:, heads.turned :] = qkv_NC[:, heads.turned :]
     return found, inverses
 
 

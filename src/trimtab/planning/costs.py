@@ -154,9 +154,10 @@ class SheetCosts:
         times = 4.0 if self.workload.checkpointing else 3.0
         models = 2.0 if self.workload.critic else 1.0
         gathers = self._gather_seconds(split.trainers)
-        state = (
-            shape.parameters * models * 30.0 / split.trainers / (device.bandwidth * assumed.sample_bandwidth)
-        )
+        lora = self.workload.lora_rank
+        trained = shape.adapters(lora, self.workload.lora_targets) if lora else shape.parameters
+        trained += shape.parameters if self.workload.critic else 0
+        state = trained * 30.0 / split.trainers / (device.bandwidth * assumed.sample_bandwidth)
         return Costs(
             decode=self.decode(split.tensor_parallel),
             update=StageCost(

@@ -47,10 +47,13 @@ def trainer_memory(
                  a = 4 h + (2 heads + 2 kv_heads) * head_size + 3 * inner
     logits       float32 of one chunk, twice (with its gradient)
 
-    A trained critic doubles the first three, a reference model adds w * P / T.
+    A trained critic doubles the first three, a reference model adds w * P / T. With adapters of N numbers,
+    optimizer and gradients are of N numbers, and the base's w * P / T are always there beside them.
     """
-    models, size = 2.0 if workload.critic else 1.0, float(shape.parameters)
-    share = size / trainers
+    size = float(shape.parameters)
+    share, lora = size / trainers, workload.lora_rank
+    trained = shape.adapters(lora, workload.lora_targets) / trainers if lora else share
+    optimised = trained + (share if workload.critic else 0.0)
     own_copy = weight_bytes if weight_bytes < MASTER else 0.0
     embedding = shape.vocabulary * shape.hidden
     layer = (size - embedding) / shape.layers
@@ -58,9 +61,9 @@ def trainer_memory(
     kept = shape.hidden * shape.layers + inside if workload.checkpointing else inside * shape.layers
     logits = min(4.0 * shape.vocabulary * workload.micro_batch, CHUNK_BYTES_CPU if cpu else CHUNK_BYTES)
     items = {
-        "weights": models * share * own_copy,
-        "optimizer": models * share * (MASTER + MOMENTS),
-        "gradients": models * share * GRADIENT,
+        "weights": optimised * own_copy + (share * weight_bytes if lora else 0.0),
+        "optimizer": optimised * (MASTER + MOMENTS),
+        "gradients": optimised * GRADIENT,
         "gathered layers": weight_bytes * (2 * layer + embedding) if trainers > 1 else 0.0,
         "activations": weight_bytes * workload.micro_batch * kept,
         "logits": 2.0 * logits,

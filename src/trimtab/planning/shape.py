@@ -52,6 +52,24 @@ class ModelShape:
         """Keys and values that one token leaves in the cache: 2 * layers * kv_heads * head_size."""
         return 2 * self.layers * self.kv_heads * self.head_size
 
+    def adapters(self, rank: int, targets: str | tuple[str, ...]) -> int:
+        """Numbers in the adapters of ``[model.lora]``: rank * (in + out) of each chosen layer, by the usual
+        names of layers. Experts count as the feed-forward units that one token goes through.
+        """
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        sides = {
+            "q_proj": self.hidden + queries,
+            "k_proj": self.hidden + keys,
+            "v_proj": self.hidden + keys,
+            "o_proj": self.hidden + queries,
+            "gate_proj": self.hidden + self.inner,
+            "up_proj": self.hidden + self.inner,
+            "down_proj": self.hidden + self.inner,
+        }
+        everything = isinstance(targets, str)
+        kinds = set(sides) if everything else {name.rsplit(".", 1)[-1] for name in targets}
+        return rank * self.layers * sum(size for name, size in sides.items() if name in kinds)
+
     @property
     def flops(self) -> float:
         """Floating-point operations of one token forwards, attention apart: 2 for each active weight."""

@@ -28,6 +28,8 @@ class Workload:
         log-probabilities), in the synchronous and in the asynchronous loop.
     micro_batch: tokens that go through the trainer at once. checkpointing: layers are computed twice.
     reference, critic: further models that the trainer holds; a critic of its own is trained as well.
+    lora_rank: of the adapters that are trained instead of the weights; 0 where all weights are. lora_targets:
+        as in ``[model.lora]``.
     """
 
     groups: int = 32
@@ -44,6 +46,8 @@ class Workload:
     checkpointing: bool = False
     reference: bool = False
     critic: bool = False
+    lora_rank: int = 0
+    lora_targets: str | tuple[str, ...] = "all-linear"
 
     @property
     def draw_limit(self) -> int:
@@ -104,7 +108,8 @@ def workload_of(run: Run, prompt: float, *, float32: bool, engine: Literal["loca
     """
     algorithm, trainer = run.build_algorithm(), run.trainer
     critic = "values_T" in algorithm.needs and trainer.critic == "model"
-    selection = algorithm.selection
+    selection, lora = algorithm.selection, run.model.lora
+    own_base = lora is not None and run.model.reference is None  # which then is the reference
     factor = 0.0
     if selection is not None:
         limit = selection.max_draws
@@ -122,8 +127,10 @@ def workload_of(run: Run, prompt: float, *, float32: bool, engine: Literal["loca
         ahead_passes=_passes(run, 1, float32, engine) + critic,
         micro_batch=trainer.tokens_per_micro_batch,
         checkpointing=trainer.gradient_checkpointing,
-        reference="ref_logprobs_T" in algorithm.needs,
+        reference="ref_logprobs_T" in algorithm.needs and not own_base,
         critic=critic,
+        lora_rank=0 if lora is None else lora.rank,
+        lora_targets="all-linear" if lora is None else lora.targets,
     )
 
 

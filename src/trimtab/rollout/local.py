@@ -13,6 +13,7 @@ import torch
 
 from trimtab.errors import DataError, RunError
 from trimtab.models import LoadedModel, embedding_rows
+from trimtab.models.lora import Parameters, has_adapters
 from trimtab.rollout.agreement import check_packed, worth_packing
 from trimtab.rollout.attention import use_grouped_attention
 from trimtab.rollout.checks import CheckResult
@@ -24,6 +25,7 @@ from trimtab.rollout.stopping import StopTexts
 from trimtab.types import Draw, Group, Rollout, WeightSource
 
 SLACK = 8
+MODEL_CONTEXT = "the model's context of"
 """Ended rows leave, and new ones enter, once they are an eighth of the batch: moving rows has a cost too."""
 
 
@@ -190,8 +192,19 @@ class LocalEngine:
     async def load_weights(self, source: WeightSource, version: int) -> None:
         """Copy ``source`` into the model in place. Tensors that are the model's own cost nothing.
 
-        Raises: RunError when a name is unknown, a shape differs, or a parameter was not delivered.
+        A module with adapters is a trainer's, which has changed them already; its base is never written to.
+
+        Raises: RunError when a name is unknown, a shape differs, or a parameter was not delivered; when the
+        module has adapters and the source is another one.
         """
+        if isinstance(source, Parameters) and source.module is self.model.module:
+            self.version = version
+            return
+        if has_adapters(self.model.module):
+            raise RunError(
+                f"weights of version {version} come from elsewhere, but this engine's model has adapters "
+                "that a trainer in this process moves; give the engine a model of its own"
+            )
         own = dict(self.model.module.named_parameters(remove_duplicate=False))
         delivered: set[int] = set()
         with torch.no_grad():
@@ -215,8 +228,13 @@ class LocalEngine:
         self.version = version
 
 
-def refuse(draws: Sequence[Draw], n: int, sampling: Sampling, context: int) -> None:
-    """Raises DataError for a prompt that is empty, or too long for the context with its answer."""
+def refuse(
+    draws: Sequence[Draw], n: int, sampling: Sampling, context: int, limit: str = MODEL_CONTEXT
+) -> None:
+    """Raises DataError for a prompt that is empty, or too long for the context with its answer.
+
+    limit: what ``context`` is, where it is not the model's own.
+    """
     if n < 1:
         raise ValueError(f"a group needs at least one answer, got n = {n}")
     for draw in draws:
@@ -226,7 +244,7 @@ def refuse(draws: Sequence[Draw], n: int, sampling: Sampling, context: int) -> N
         if length + sampling.max_new_tokens > context:
             raise DataError(
                 f"prompt {draw.prompt.id!r} has {length} tokens, which with sampling.max_new_tokens = "
-                f"{sampling.max_new_tokens} is beyond the model's context of {context}; "
+                f"{sampling.max_new_tokens} is beyond {limit} {context}; "
                 "shorten the prompt or lower sampling.max_new_tokens"
             )
 

@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from trimtab.models.lora import is_linear, weight_of
+
 ROWS = 64
 """Rows that the layout is made for; measured, every number from 8 on gives one that suits 1 to 256 rows."""
 
@@ -102,7 +104,7 @@ class Layer:
         self.queries, self.keys = (p.out_features // self.size for p in projections[:2])
         biases = [p.bias.detach() for p in projections if p.bias is not None]
         self.attention_norm = Norm.of(module.input_layernorm)
-        self.project = Product([p.weight for p in projections], torch.cat(biases) if biases else None)
+        self.project = Product([weight_of(p) for p in projections], torch.cat(biases) if biases else None)
         head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
         self.head_norms = [Norm.of(norm) for norm in head_norms if norm is not None]
         self.out = _product(attention.o_proj)
@@ -167,7 +169,7 @@ def can_pack(module: PreTrainedModel) -> bool:
         and inner is not module
         and hasattr(inner, "layers")
         and hasattr(inner, "rotary_emb")
-        and all(type(p) is nn.Linear for layer in inner.layers for p in _linears(layer))
+        and all(is_linear(p) for layer in inner.layers for p in _linears(layer))
         and type(module.get_output_embeddings()) is nn.Linear
         and cast(Any, module.get_output_embeddings()).bias is None
     )
@@ -187,7 +189,7 @@ def _linears(layer: Any) -> Sequence[nn.Module]:
 
 
 def _product(linear: nn.Linear) -> Product:
-    return Product([linear.weight], None if linear.bias is None else linear.bias.detach())
+    return Product([weight_of(linear)], None if linear.bias is None else linear.bias.detach())
 
 
 def _onednn() -> Any:

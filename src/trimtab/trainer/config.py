@@ -14,12 +14,14 @@ OLD_LOGPROBS = ("auto", "sampler", "recompute")
 CRITICS = ("head", "model")
 SHARING = ("auto", "never")
 FAST = ("auto", "always", "never")
+KERNELS = ("none", "cut-cross-entropy")
 WORDS = {
     "schedule": SCHEDULES,
     "old_logprobs": OLD_LOGPROBS,
     "critic": CRITICS,
     "share_prompts": SHARING,
     "fast": FAST,
+    "kernels": KERNELS,
 }
 
 
@@ -54,6 +56,9 @@ class TrainerConfig:
         passes, on a CPU and where they agree with transformers when tried; every prompt of a micro-batch is
         then computed once. That is so where the model is not tiny; "always" does it for a tiny one too.
         "never" runs transformers' own modules. Changes log-probabilities and gradient by rounding only.
+    kernels: "cut-cross-entropy" takes log-probabilities from that library's fused kernel, on GPUs and in
+        bfloat16. It knows no entropy: there is no ``policy/entropy`` then, an algorithm that needs it is
+        refused, and so is ``record.tokens`` above 0.
     autocast: compute in bfloat16; weights, log-softmax, ratios and sums stay float32.
     critic: "head" is a linear layer on the policy's own states, "model" a copy of the start model with
         such a layer. Only algorithms that need values have a critic at all.
@@ -79,6 +84,7 @@ class TrainerConfig:
     gradient_checkpointing: bool = False
     share_prompts: Literal["auto", "never"] = "auto"
     fast: Literal["auto", "always", "never"] = "auto"
+    kernels: Literal["none", "cut-cross-entropy"] = "none"
     autocast: bool = False
     critic: Literal["head", "model"] = "head"
     critic_learning_rate: float = 1e-5

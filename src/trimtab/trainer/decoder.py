@@ -2,8 +2,8 @@
 
 Llama, Mistral, Qwen2 and Qwen3 as transformers holds them, by their own parameters, at the moment of each
 call. Whether a model is one of them is read from its parts and then tried on a few tokens, so that an
-architecture that does anything else, or a module that something was wrapped around (adapters, sharding), is
-refused.
+architecture that does anything else, or a module that something was wrapped around (foreign adapters,
+sharding), is refused. A layer with an adapter of trimtab's is multiplied by its weight and product in one.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trimtab.models import Backbone, LoadedModel
+from trimtab.models.lora import LoraLinear, is_linear, weight_of
 from trimtab.ops.packed_attention import Heads, block
 from trimtab.ops.packed_layers import Attention, Tokens, attention_half, feed_forward_half
 from trimtab.ops.packed_norm import normed_rows
@@ -98,15 +99,15 @@ class PackedDecoder:
         x_NH = attention_half(
             x_NH,
             norm.weight,
-            [part.weight for part in inputs],
+            [weight_of(part) for part in inputs],
             [part.bias for part in inputs if part.bias is not None],
             [part.weight for part in head_norms],
-            attention.o_proj.weight,
+            weight_of(attention.o_proj),
             shape=Attention(heads=self.heads, scale=attention.scaling, eps=norm.variance_epsilon),
             tokens=tokens,
         )
         norm = layer.post_attention_layernorm
-        parts = (inner.gate_proj.weight, inner.up_proj.weight, inner.down_proj.weight)
+        parts = (weight_of(part) for part in (inner.gate_proj, inner.up_proj, inner.down_proj))
         return feed_forward_half(x_NH, norm.weight, *parts, eps=norm.variance_epsilon)
 
 
@@ -126,7 +127,7 @@ def _is_plain(module: Any) -> bool:
 
 def _untouched(part: nn.Module) -> bool:
     hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
-    known = type(part).__module__.startswith(("transformers.", "torch.nn."))
+    known = isinstance(part, LoraLinear) or type(part).__module__.startswith(("transformers.", "torch.nn."))
     return (
         known
         and not any(hooks)
@@ -140,7 +141,7 @@ def _is_plain_layer(layer: Any) -> bool:
     without = (attention.o_proj, inner.gate_proj, inner.up_proj, inner.down_proj)
     biased = {part.bias is not None for part in inputs}
     return (
-        all(type(part) is nn.Linear for part in (*inputs, *without))
+        all(map(is_linear, (*inputs, *without)))
         and all(part.bias is None for part in without)
         and len(biased) == 1
     )

@@ -18,6 +18,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trimtab.errors import SettingError
 from trimtab.models import LoadedModel, split_head
+from trimtab.ops.fused_logprobs import fused_logprobs
 from trimtab.ops.logprobs import logprobs_and_entropy
 from trimtab.ops.vocabulary import weight_logprobs
 from trimtab.trainer.critic import Critic
@@ -51,6 +52,7 @@ class Reader:
     input of each layer for the backward pass. share_prompts: answers to one prompt may stand in one row
     (see ``sharing``), where the architecture allows it and it pays. fast: tokens are packed and computed by
     ``decoder`` where that knows the architecture; not for a module that something will be wrapped around.
+    kernels: as ``TrainerConfig.kernels``; see ``kernels.require_kernels`` for what they need.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Reader:
         recompute_layers: bool = False,
         share_prompts: bool = False,
         fast: bool = False,
+        kernels: str = "none",
     ) -> None:
         self.model = model
         self.temperature = temperature
+        self.kernels = kernels
         self.critic = critic
         self.autocast = autocast
         self.backbone, self.head = split_head(model.module)
@@ -83,13 +87,14 @@ class Reader:
     def plain(self) -> Reader:
         """The same, computed by the model's own modules, whose hooks then see every pass."""
         plain = copy.copy(self)
-        plain.decoder = None
+        plain.decoder, plain.kernels = None, "none"
         return plain
 
     def __call__(self, batch: Batch, asked: Asked) -> tuple[ModelOutput, Tensor | None]:
         """The batch's tokens as this model sees them, and ``bootstrap_S`` where values are asked for.
 
-        The output lies on the model's device. ``logprobs_T`` and ``entropy_T`` are empty when not asked.
+        The output lies on the model's device. ``logprobs_T`` and ``entropy_T`` are empty when not asked;
+        ``entropy_T`` is None where ``kernels`` knows none.
         """
         if self.decoder is not None:
             return self._packed(self.decoder, batch, asked)
@@ -112,17 +117,11 @@ class Reader:
             if reads_policy:
                 with torch.set_grad_enabled(asked.policy_grad):
                     states = self.backbone(rows, mask, positions).flatten(0, 1)
-            logprobs_T = entropy_T = torch.empty(0, device=device)
+            logprobs_T, entropy_T = torch.empty(0, device=device), torch.empty(0, device=device)
             if asked.logprobs:
                 with torch.set_grad_enabled(asked.policy_grad):
-                    logprobs_T, entropy_T = logprobs_and_entropy(
-                        states.index_select(0, state_T),
-                        self.head,
-                        batch.token_ids_T.to(device),
-                        temperature=self.temperature,
-                        vocab_size=self.model.vocab_size,
-                        entropy_grad=asked.entropy_grad,
-                    )
+                    states_T = states.index_select(0, state_T)
+                    logprobs_T, entropy_T = self._spoken(states_T, batch.token_ids_T.to(device), asked)
             values_T = bootstrap_S = None
             if asked.values:
                 values_T, bootstrap_S = self._values(rows, states, state_T, layout.last_S.to(device), asked)
@@ -133,6 +132,24 @@ class Reader:
             experts_T=experts_of(choices[: len(self.routers)], state_T),
         )
         return out, bootstrap_S
+
+    def _spoken(self, states_T: Tensor, targets_T: Tensor, asked: Asked) -> tuple[Tensor, Tensor | None]:
+        """Log-probabilities of the targets, and entropies where the kernel knows them."""
+        temperature, known = self.temperature, self.model.vocab_size
+        if self.kernels == "none":
+            return logprobs_and_entropy(
+                states_T,
+                self.head,
+                targets_T,
+                temperature=temperature,
+                vocab_size=known,
+                entropy_grad=asked.entropy_grad,
+            )
+        output: Any = self.model.module.get_output_embeddings()
+        logprobs_T = fused_logprobs(
+            states_T, output.weight, targets_T, temperature=temperature, vocab_size=known
+        )
+        return logprobs_T, None
 
     def _packed(
         self, decoder: PackedDecoder, batch: Batch, asked: Asked

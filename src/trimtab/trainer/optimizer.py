@@ -38,7 +38,8 @@ class Owned:
     """The weights of one owner ("policy" or "critic"): parameters, masters, and their learning rate.
 
     Where parameters are shards of torch.distributed, ``part`` gives this process's rows of each, and masters,
-    gradients and moments are plain tensors of these rows.
+    gradients and moments are plain tensors of these rows. trained_only: the rest never changes and is known
+    elsewhere (the base of adapters), so that it is no part of the state.
     """
 
     name: str
@@ -47,13 +48,22 @@ class Owned:
     parameters: Mapping[str, nn.Parameter]
     masters: Mapping[str, Tensor]
     part: Part = all_of
+    trained_only: bool = False
 
     @classmethod
-    def of(cls, name: str, module: nn.Module, learning_rate: float, part: Part = all_of) -> Owned:
+    def of(
+        cls,
+        name: str,
+        module: nn.Module,
+        learning_rate: float,
+        part: Part = all_of,
+        *,
+        trained_only: bool = False,
+    ) -> Owned:
         """Every trainable parameter of ``module``, tied ones once."""
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         masters = {key: _master(parameter, part) for key, parameter in parameters.items()}
-        return cls(name, learning_rate, module, parameters, masters, part)
+        return cls(name, learning_rate, module, parameters, masters, part, trained_only)
 
     @property
     def size(self) -> int:
@@ -61,6 +71,8 @@ class Owned:
 
     def everything(self) -> dict[str, Tensor]:
         """The module's weights by name, tied ones once: masters, and what is not trained as it is."""
+        if self.trained_only:
+            return dict(self.masters)
         return {
             name: self.masters[name] if name in self.masters else self.part(p.detach())
             for name, p in self.module.named_parameters()

@@ -9,7 +9,7 @@ so that token is left out unless values are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +22,9 @@ from trimtab.types import Batch
 
 SCORES = 1 << 19
 """Attention scores of a block, over all heads: in float32 about what two second-level caches hold."""
+
+EXTRA = 1 << 16
+"""What a block costs beside its scores, counted in scores: the calls it takes."""
 
 QUERIES = 256
 """Queries a block of one long sequence: only for so many are keys computed that they do not see."""
@@ -126,26 +129,51 @@ def _stretches(batch: Batch, places: _Places) -> Iterator[Stretch]:
 
 
 def blocks_of(stretches: Iterable[Stretch], heads: int) -> Iterator[Block]:
-    """Stretches that see the same, as many together as ``SCORES`` allows; a long one in parts of ``QUERIES``.
+    """Stretches that see the same together, cut where that costs least; a long one in parts of ``QUERIES``.
 
     heads: of queries.
     """
-    begun: list[Stretch] = []
+    alike: list[Stretch] = []
     for begin, size, before in stretches:
-        if begun:
-            _, width, seen = begun[0]
-            scores = heads * (len(begun) + 1) * width * (width + sum(e - b for b, e in seen))
-            if seen != before or size > width or scores > SCORES:
-                yield block(begun[0][0], [s for _, s, _ in begun], begun[0][2])
-                begun = []
+        if alike and (size > QUERIES or before != alike[0][2] or size > alike[-1][1]):
+            yield from _cut(alike, heads)
+            alike = []
         if size <= QUERIES:
-            begun.append((begin, size, before))
+            alike.append((begin, size, before))
             continue
         for at in range(0, size, QUERIES):
             earlier = ((begin, begin + at),) if at else ()
             yield block(begin + at, [min(QUERIES, size - at)], (*before, *earlier))
-    if begun:
-        yield block(begun[0][0], [s for _, s, _ in begun], begun[0][2])
+    if alike:
+        yield from _cut(alike, heads)
+
+
+def _cut(alike: Sequence[Stretch], heads: int) -> Iterator[Block]:
+    """Blocks of stretches that see the same, longest first: few, of at most ``SCORES``, with little padding.
+
+    A block costs its scores, padding included, and ``EXTRA``; cost[i] is the least for the first i stretches.
+    """
+    before = alike[0][2]
+    seen = sum(end - begin for begin, end in before)
+    cost, cut = [0.0], [0]
+    for end in range(1, len(alike) + 1):
+        best, best_begin = float("inf"), end - 1
+        for begin in range(end - 1, -1, -1):
+            width = alike[begin][1]
+            scores = heads * (end - begin) * width * (width + seen)
+            if scores > SCORES and end - begin > 1:
+                break
+            if cost[begin] + scores + EXTRA < best:
+                best, best_begin = cost[begin] + scores + EXTRA, begin
+        cost.append(best)
+        cut.append(best_begin)
+    ends = [len(alike)]
+    while cut[ends[-1]]:
+        ends.append(cut[ends[-1]])
+    begin = 0
+    for end in reversed(ends):
+        yield block(alike[begin][0], [size for _, size, _ in alike[begin:end]], before)
+        begin = end
 
 
 def packed_parts(batch: Batch, wanted_S: Tensor, max_tokens: int) -> list[list[int]]:

@@ -1,29 +1,59 @@
-"""What every trainer is built of, however it holds its weights: readers, critic, owners, and where old
-log-probabilities come from.
+"""What every trainer is built of, however it holds its weights: adapters, readers, critic, owners, and where
+old log-probabilities come from.
 """
 # SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
 
 from trimtab.errors import SettingError
 from trimtab.models import LoadedModel
+from trimtab.models.lora import Adapters, LoraConfig, adapters_off, add_adapters, has_adapters
 from trimtab.trainer.config import TrainerConfig
 from trimtab.trainer.critic import Critic, value_head, value_model
-from trimtab.trainer.forward import Reader
+from trimtab.trainer.forward import Asked, Reader
+from trimtab.trainer.kernels import require_kernels
 from trimtab.trainer.optimizer import Owned, Part, all_of
+from trimtab.trainer.sharing import Cost
+from trimtab.trainer.together import Reads
+from trimtab.types import Batch, ModelOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """Of a trainer: the policy with its critic as they are read, and the reference."""
+    """Of a trainer: the policy with its critic as they are read, and the reference; adapters where only these
+    are trained.
+    """
 
     critic: Critic | None
     reader: Reader
     reference: Reader | None
+    adapters: Adapters | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseOf:
+    """The base of a policy with adapters, read by the policy's reader: a reference that costs no memory."""
+
+    policy: Reads
+    module: nn.Module
+
+    @property
+    def cost(self) -> Cost | None:
+        return self.policy.cost
+
+    @property
+    def routers(self) -> Sequence[nn.Module]:
+        return self.policy.routers
+
+    def __call__(self, batch: Batch, asked: Asked) -> tuple[ModelOutput, Tensor | None]:
+        with adapters_off(self.module):
+            return self.policy(batch, asked)
 
 
 def parts_of(
@@ -35,12 +65,20 @@ def parts_of(
     critic: bool,
     seed: int,
     fast: bool = False,
+    lora: LoraConfig | None = None,
 ) -> Parts:
     """Readers of these models, with a new critic where one is asked for. Arguments as of ``LocalTrainer``.
 
-    fast: as of ``Reader``, not for models that will be sharded.
+    fast: as of ``Reader``, not for models that will be sharded. A critic is made before the policy gets its
+    adapters, and is trained whole.
+
+    Raises: SettingError where ``config.kernels`` cannot read one of the models, or ``lora`` names layers that
+    the policy does not have.
     """
+    for read in (model, *([reference] if reference else [])):
+        require_kernels(read, config.kernels, autocast=config.autocast)
     own = _critic(model, config, seed) if critic else None
+    adapters = None if lora is None else add_adapters(model.module, lora, seed=seed)
     share = config.share_prompts == "auto"
     reader = Reader(
         model,
@@ -50,20 +88,29 @@ def parts_of(
         recompute_layers=config.gradient_checkpointing,
         share_prompts=share,
         fast=fast,
+        kernels=config.kernels,
     )
     other = (
-        Reader(reference, temperature=temperature, autocast=config.autocast, share_prompts=share, fast=fast)
+        Reader(
+            reference,
+            temperature=temperature,
+            autocast=config.autocast,
+            share_prompts=share,
+            fast=fast,
+            kernels=config.kernels,
+        )
         if reference
         else None
     )
-    return Parts(critic=own, reader=reader, reference=other)
+    return Parts(critic=own, reader=reader, reference=other, adapters=adapters)
 
 
 def owners_of(
     model: LoadedModel, critic: Critic | None, config: TrainerConfig, part: Part = all_of
 ) -> list[Owned]:
     """Policy and, where there is one, critic, each with its learning rate."""
-    owners = [Owned.of("policy", model.module, config.learning_rate, part)]
+    adapted = has_adapters(model.module)
+    owners = [Owned.of("policy", model.module, config.learning_rate, part, trained_only=adapted)]
     if critic is not None:
         owners.append(Owned.of("critic", critic, config.critic_learning_rate, part))
     return owners

@@ -14,15 +14,16 @@ from pathlib import Path
 from torch import nn
 
 from trimtab.models import LoadedModel
+from trimtab.models.lora import LoraConfig
 from trimtab.objectives.objective import Objective
 from trimtab.trainer.annotate import annotated
 from trimtab.trainer.config import TrainerConfig
 from trimtab.trainer.optimizer import Optimizer
-from trimtab.trainer.parts import owners_of, parts_of, require_total, takes_own_pass, takes_sampler
+from trimtab.trainer.parts import BaseOf, owners_of, parts_of, require_total, takes_own_pass, takes_sampler
 from trimtab.trainer.sharded_group import Group
 from trimtab.trainer.sharded_model import Gathered, InRoot, Root, local_of, settle, shard
 from trimtab.trainer.sharded_ranks import Ranks
-from trimtab.trainer.sharded_state import export_whole, skeleton_of
+from trimtab.trainer.sharded_state import export_adapters, export_whole, skeleton_of
 from trimtab.trainer.state import read_state, write_state
 from trimtab.trainer.updating import Updater
 from trimtab.types import Batch, StepReport, WeightSource
@@ -50,6 +51,7 @@ class ShardedTrainer:
         seed: int = 0,
         total_updates: int | None = None,
         exact_sampler: bool = False,
+        lora: LoraConfig | None = None,
     ) -> None:
         require_total(config, total_updates)
         self.model = model
@@ -58,11 +60,18 @@ class ShardedTrainer:
         self.ranks = Ranks(group)
         self.takes_sampler = takes_sampler(config, model.dtype, exact_sampler=exact_sampler)
         self.old_from_update = takes_own_pass(config, from_sampler=self.takes_sampler)
+        parts = parts_of(
+            model,
+            temperature=temperature,
+            config=config,
+            reference=reference,
+            critic=critic,
+            seed=seed,
+            lora=lora,
+        )
+        self.adapters = parts.adapters
         self.skeleton = skeleton_of(model.module)
         self.dtypes = {name: parameter.dtype for name, parameter in model.module.named_parameters()}
-        parts = parts_of(
-            model, temperature=temperature, config=config, reference=reference, critic=critic, seed=seed
-        )
         modules: dict[str, nn.Module] = {"policy": model.module}
         self.critic = parts.critic
         if self.critic is not None:
@@ -72,7 +81,7 @@ class ShardedTrainer:
             apart = [] if self.critic is None else [self.critic.head]
             self.roots.append(shard(modules, group.mesh, apart=apart))
             self.reader = InRoot(parts.reader, self.roots[0])
-            self.reference = None
+            self.reference = None if self.adapters is None else BaseOf(self.reader, model.module)
             if parts.reference is not None:
                 parts.reference.model.module.requires_grad_(False)
                 self.roots.append(shard({"reference": parts.reference.model.module}, group.mesh))
@@ -120,7 +129,7 @@ class ShardedTrainer:
         return Gathered(self.model.module, self.dtypes, self.group), self.version
 
     async def save(self, path: Path) -> None:
-        """Write all state below ``path``, each rank its shards, and ``path/model``, as transformers loads it.
+        """Write all state below ``path``, each rank its shards, and what ``LocalTrainer.save`` writes beside.
 
         ``path`` is on a file system that all ranks see. All is written when it returns in any rank.
 
@@ -128,7 +137,11 @@ class ShardedTrainer:
         """
         with self._together("save"):
             counts, device = self.updater.counts, self.group.device
-            write_state(path, self.owners, self.optimizer, counts, self.version, device, self.ranks)
+            owners, optimizer, adapters = self.owners, self.optimizer, self.adapters
+            write_state(path, owners, optimizer, counts, self.version, device, self.ranks, adapters=adapters)
+            if adapters is not None:
+                export_adapters(adapters, self.model, self.dtypes, path / "adapter", self.ranks)
+                return
             source = Gathered(self.model.module, self.dtypes)
             export_whole(source, self.skeleton, self.model, path / "model", self.ranks)
 
@@ -138,7 +151,8 @@ class ShardedTrainer:
         Raises: RunError when it belongs to another model or critic.
         """
         with self._together("load"):
-            found = read_state(path, self.owners, self.optimizer, self.group.device, self.ranks)
+            device, adapters = self.group.device, self.adapters
+            found = read_state(path, self.owners, self.optimizer, device, self.ranks, adapters=adapters)
             self.updater.counts, self.version = found
 
     @contextmanager

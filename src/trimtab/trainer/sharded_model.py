@@ -26,6 +26,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from trimtab.models.lora import Entry, entries, merged
 from trimtab.trainer.forward import Asked, Reader
 from trimtab.trainer.sharded_group import Group
 from trimtab.trainer.sharing import Cost
@@ -146,7 +147,8 @@ def _own(tensor: Tensor | None) -> Tensor | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """The parameters of a sharded module under their own names, tied ones once, whole, one at a time.
+    """The parameters of a sharded module under their own names, tied ones once, whole, one at a time; where a
+    layer has an adapter, the weight with its product.
 
     Every rank must iterate it at the same time, and to its end: where one stops early, closing the iterator
     has it take part in the rest all the same. dtypes: in which each is given out. group: told of faults.
@@ -157,18 +159,26 @@ class Gathered:
     group: Group | None = None
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        left = iter(list(self.module.named_parameters()))
+        left = iter(list(entries(self.module)))
         try:
-            for name, parameter in left:
-                yield name, self._gather(parameter).to(self.dtypes[name])
+            for entry in left:
+                yield entry.name, self._whole(entry)
         finally:
-            for _, parameter in left:
-                self._gather(parameter)
+            for entry in left:
+                self._whole(entry)
 
     def outline(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
         """Name, dtype and shape of what iterating will yield, known without gathering anything."""
-        named = self.module.named_parameters()
-        return [(name, self.dtypes[name], tuple(parameter.shape)) for name, parameter in named]
+        return [(one.name, self.dtypes[one.name], tuple(one.weight.shape)) for one in entries(self.module)]
+
+    def _whole(self, entry: Entry) -> Tensor:
+        weight = self._gather(entry.weight).to(self.dtypes[entry.name])
+        if entry.layer is None:
+            return weight
+        a, b = (
+            self._gather(part).to(self.dtypes[f"{entry.layer_name}.{kind}"]) for kind, part in entry.added()
+        )
+        return merged(weight, a, b, entry.layer.scale)
 
     def _gather(self, parameter: Tensor) -> Tensor:
         with nullcontext() if self.group is None else self.group.watched("publish"):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from trimtab.models import LoadedModel, export_model
-from trimtab.trainer.sharded_model import Gathered
+from trimtab.models.adapter_files import write_adapter
+from trimtab.models.lora import Adapters, adapter_weights
+from trimtab.trainer.sharded_model import Gathered, whole_of
 from trimtab.trainer.together import Together
 
 
@@ -40,6 +43,24 @@ def export_whole(
     with together.as_one():
         if together.rank == 0:
             export_model(_filled(skeleton, found), model.tokenizer, folder)
+
+
+def export_adapters(
+    adapters: Adapters,
+    model: LoadedModel,
+    dtypes: Mapping[str, torch.dtype],
+    folder: Path,
+    together: Together,
+) -> None:
+    """The same for adapters, which rank 0 writes as peft loads them."""
+    found: dict[str, Tensor] = {}
+    for name, parameter in adapter_weights(model.module).items():
+        tensor = whole_of(parameter)
+        if together.rank == 0:
+            found[name] = tensor.to(dtypes[name]).cpu()
+    with together.as_one():
+        if together.rank == 0:
+            write_adapter(folder, adapters, model.module, found)
 
 
 def _filled(skeleton: Any, weights: dict[str, Tensor]) -> Any:

@@ -4,8 +4,9 @@ trainer/policy.safetensors       master weights by name, tied ones once
 trainer/critic.safetensors       where there is a critic
 trainer/optimizer.safetensors    AdamW's moments and step counts: owner/moment/parameter
 trainer/random.safetensors       states of torch's generators
-trainer/trainer.json             counters and version, and how many ranks wrote
-model/                           the policy as transformers loads it
+trainer/trainer.json             counters and version, how many ranks wrote, adapters and their base
+model/                           the policy as transformers loads it; of a policy with adapters instead:
+adapter/                         the adapters as peft loads them, since the base has not changed
 
 Ranks write a file each, ``policy-00002-of-00003.safetensors``: the same names, of each tensor their rows.
 Any number of ranks reads what any other number has written, and of each file only the rows that it needs.
@@ -15,15 +16,16 @@ Any number of ranks reads what any other number has written, and of each file on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trimtab.errors import RunError
+from trimtab.models.lora import Adapters
 from trimtab.trainer.checkpoint import copy_into, read_tensors, write_tensors
 from trimtab.trainer.faults import first_not_finite
 from trimtab.trainer.optimizer import Optimizer, Owned
@@ -47,17 +49,6 @@ class Counts:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
-    """The live parameters of a module by name, tied ones once. Read them before the next update."""
-
-    module: nn.Module
-
-    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        for name, parameter in self.module.named_parameters():
-            yield name, parameter.detach()
-
-
 def write_state(
     path: Path,
     owners: Sequence[Owned],
@@ -66,6 +57,8 @@ def write_state(
     version: int,
     device: torch.device,
     together: Together = Alone(),
+    *,
+    adapters: Adapters | None = None,
 ) -> None:
     """Write the files below ``trainer/``. Raises RunError when a weight is not finite."""
     folder = path / "trainer"
@@ -89,6 +82,8 @@ def write_state(
                 "owners": list(weights),
                 "ranks": together.size,
             }
+            if adapters is not None:
+                stored["adapters"] = asdict(adapters)
             (folder / "trainer.json").write_text(json.dumps(stored, indent=1), encoding="utf-8")
 
 
@@ -106,6 +101,8 @@ def read_state(
     optimizer: Optimizer,
     device: torch.device,
     together: Together = Alone(),
+    *,
+    adapters: Adapters | None = None,
 ) -> tuple[Counts, int]:
     """Take back what ``write_state`` wrote, in place, in any number of ranks.
 
@@ -128,6 +125,8 @@ def read_state(
                 "with"
             )
 
+        _refuse_other_base(path, stored.get("adapters"), adapters)
+
         def files(name: str) -> list[Path]:
             return [file_of(folder, name, rank, ranks) for rank in range(ranks)]
 
@@ -139,6 +138,33 @@ def read_state(
         optimizer.restore(read_rows(files("optimizer"), together.rows))
         _restore_random_states(read_tensors(files("random")[together.rank % ranks]), device)
     return counts, version
+
+
+def _refuse_other_base(path: Path, stored: dict[str, Any] | None, adapters: Adapters | None) -> None:
+    """Raises RunError where adapters would come to lie on another base than they were trained on, or mean
+    something else there.
+    """
+    if (stored is None) != (adapters is None):
+        there, here = ("all weights", "adapters") if stored is None else ("adapters", "all weights")
+        raise RunError(
+            f"the checkpoint {path} was written by a run that trains {there}, this one trains {here}; "
+            "resume with the model.lora it was written with"
+        )
+    if stored is None or adapters is None:
+        return
+    if stored["base"] != adapters.base:
+        raise RunError(
+            f"the frozen weights are not those that the checkpoint {path} was trained on: model.path holds "
+            f"other weights now ({adapters.dtype} here, {stored['dtype']} there); put the old ones back, "
+            "adapters alone mean nothing"
+        )
+    own = json.loads(json.dumps(asdict(adapters.config)))
+    for name, value in own.items():
+        if stored["config"].get(name) != value:
+            raise RunError(
+                f"the checkpoint {path} was written with model.lora.{name} = {stored['config'].get(name)!r}, "
+                f"this run has {value!r}; resume with the settings it was written with"
+            )
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:

@@ -56,6 +56,7 @@ class Updater:
         try:
             done = self._accumulate(batch, objective, parts, asked, clock)
             norms = self._norms(batch, objective, parts, asked, clock)
+            self._require_gradients(parts, asked)
         except NotFiniteError as fault:
             done, norms, skip = Accumulated({}, Trace()), {}, self._passed_over(fault)
         else:
@@ -141,6 +142,23 @@ class Updater:
             if self._bad_gradient():
                 raise NotFiniteError(name, [batch.keys_S[s] for s in part])
         raise NotFiniteError(name, [batch.keys_S[s] for part in parts for s in part])
+
+    def _require_gradients(self, parts: Parts, asked: Asked) -> None:
+        """Raises RunError where an adapter got no gradient from the policy's first update and cannot learn.
+
+        With experts that is no fault: a layer may have had no token.
+        """
+        first = self.counts.updates == self.counts.warmups
+        if not (first and parts and asked.policy_grad) or self.reader.routers:
+            return
+        for owned in self.owners:
+            if owned.trained_only and owned.gradients():
+                missing = next((name for name in owned.masters if name not in owned.gradients()), None)
+                if missing := self.together.first(missing, list(owned.masters)):
+                    raise RunError(
+                        f"the {owned.name}'s {missing} got no gradient: the model does not call this layer "
+                        "in the usual way; name other layers in model.lora.targets"
+                    )
 
     def _bad_gradient(self) -> str | None:
         for owned in self.owners:

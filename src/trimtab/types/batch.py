@@ -142,12 +142,12 @@ class ModelOutput:
     """What one forward pass says of the T tokens of a batch, with gradients where training.
 
     ``logprobs_T`` float32 at the sampling temperature; ``entropy_T`` nats over the whole
-    vocabulary; ``values_T`` from the critic, None where there is none; ``experts_T`` [T, layers, k] the
-    experts that a mixture of experts chose, None in a dense model.
+    vocabulary, None from a kernel that has none; ``values_T`` from the critic, None where there is none;
+    ``experts_T`` [T, layers, k] the experts that a mixture of experts chose, None in a dense model.
     """
 
     logprobs_T: Tensor
-    entropy_T: Tensor
+    entropy_T: Tensor | None
     values_T: Tensor | None = None
     experts_T: Tensor | None = None
 

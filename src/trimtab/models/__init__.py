@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from trimtab.errors import DataError, SettingError, nearest
+from trimtab.models.lora import LoraConfig
 
 if TYPE_CHECKING:  # transformers takes two seconds to import, and a recipe needs only ModelConfig
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -38,10 +39,12 @@ class ModelConfig:
     path: a folder, a hub name, or ``embedded/NAME`` for a model inside the package.
     reference: the model of the KL terms; None means the start weights of ``path``.
     dtype, device: ``auto`` takes CUDA with bfloat16 where there is one, else float32 on the CPU.
+    lora: train adapters beside frozen weights (see ``LoraConfig``); None trains all weights.
     """
 
     path: str
     reference: str | None = None
+    lora: LoraConfig | None = None
     dtype: str = "auto"
     device: str = "auto"
 

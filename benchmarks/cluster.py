@@ -137,8 +137,6 @@ def table(runs: Path) -> Iterator[str]:
         yield f"| {word} | {steps} | {spread} | {value[0]:.3f} | {'yes' if inside[-1] else '**no**'} |"
     yield ""
     yield f"{sum(inside)} of {len(inside)} inside; of a sixth run of one process 95% would be expected."
-    seconds = [np.median(curve(runs / name, "time/step")) for name in ("single-0", "cluster")]
-    yield f"Median seconds a step, same cores: {seconds[0]:.2f} in one process, {seconds[1]:.2f} in five."
 
 
 def write_between(path: Path, lines: list[str]) -> None:

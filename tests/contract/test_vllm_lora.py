@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.clusters import cluster_run
 from tests.contract.test_engines import sample
 from tests.contract.test_local_engine import LONG, pairs
 from tests.trainers import annotate, batch_for, held_by, update
 from tests.vllm_engines import largest_difference, long_draws, served_model
-from trimtab.models import export_model
 from trimtab.models.lora import LoraConfig
 from trimtab.rollout.checks import check_ratio, check_weights_arrived
 from trimtab.trainer.config import TrainerConfig
@@ -50,22 +47,3 @@ def test_a_probe_agrees_on_both_sides_after_each_update_of_adapters(vllm_engine)
         asyncio.run(vllm_engine.load_weights(source, published))
         require_newest(vllm_engine, trainer)
     assert not check_ratio(*pairs(held_by(trainer), before, 1.0), dtype=torch.float32).passed
-
-
-@pytest.mark.ray
-@pytest.mark.slow
-def test_a_pool_of_vllm_gets_them_too(tmp_path: Path):
-    from trimtab.distributed.assembly import Assembly
-
-    trainer = adapted()
-    plain = served_model()
-    export_model(plain.module, plain.tokenizer, tmp_path)
-    table = {"engine": "vllm", "engines": 1, "vllm": {"max_sequences": 16, "cache_gib": 0.03125}}
-    with Assembly(cluster_run(tmp_path, cluster=table)) as assembly:
-        pool: Any = asyncio.run(assembly.start_pool(trainer.model, trainer))
-        assert update(trainer, annotate(trainer, batch_for(trainer.model))).applied
-        source, version = asyncio.run(trainer.publish())
-        asyncio.run(pool.load_weights(source, version))
-        require_newest(pool, trainer)
-        size = sum(p.numel() * 4 for p in plain.module.parameters())
-        assert pool.traffic.bytes == size, "whole weights travel, whatever the rank"

@@ -34,7 +34,8 @@ CONTRACTS = {
         "FSDP2, 1 rank": r"contract\.test_trainers\w*::.*\[(.*-)?sharded over 1",
         "FSDP2, 2 ranks": r"contract\.test_trainers\w*::.*\[(.*-)?sharded over 2",
         "FSDP2, 2 ranks as actors of Ray": r"contract\.test_trainers\w*::.*\[(.*-)?ray over 2",
-        "FSDP2 against one process, 1 to 3 ranks": r"contract\.test_sharded_(updates|state)::",
+        "FSDP2 against one process, 1 to 3 ranks": r"contract\.test_sharded_(updates|state)::"
+        r"|contract\.test_trainers_lora::test_(ten_updates|any_number|ranks_write|each_rank)_",
         "FSDP2 and NCCL on GPUs": r"contract\.test_(sharded|nccl)_gpu::",
         "all kinds": r"contract\.test_trainers\w*::",
     },

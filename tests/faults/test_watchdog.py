@@ -31,15 +31,15 @@ FOREVER = 60.0
 
 
 class Watch:
-    """A watchdog over no workers at all, and what it told."""
+    """A watchdog over no workers, where none are given, and what it told."""
 
-    def __init__(self, give_up: float = GIVE_UP) -> None:
+    def __init__(self, give_up: float = GIVE_UP, workers: Callable[[], Any] = list) -> None:
         from trimtab.distributed.notices import Notices
         from trimtab.distributed.supervision import Watchdog
 
         self.record, notices = SilentRecord(), Notices()
         notices.attach(self.record, self.record.view)
-        self.dog = Watchdog(list, ClusterConfig(patience=PATIENCE, give_up=give_up), notices)
+        self.dog = Watchdog(workers, ClusterConfig(patience=PATIENCE, give_up=give_up), notices)
 
     def over(self, work: Callable[[], Any]) -> None:
         """``work`` under its eyes. Raises: its verdict, as a run does."""
@@ -104,6 +104,29 @@ def test_a_stage_that_blocks_the_process_is_named_and_ended(model: Path, tmp_pat
     began = time.monotonic()
     assert_named(Watch(), "update", "time.sleep(FOREVER)", lambda: stuck.go(synchronous.train))
     assert time.monotonic() - began < FOREVER / 2
+
+
+def test_a_driver_that_blocks_is_named_though_workers_seem_busy(model: Path, tmp_path: Path, monkeypatch):
+    """Only the event loop takes in what workers gave: they seem busy for as long as it is blocked."""
+    from trimtab.distributed.supervision import Watchdog
+    from trimtab.distributed.workers import Worker
+
+    monkeypatch.setattr(Watchdog, "_look_at", lambda *_: None)
+    stuck = plant(model, tmp_path, before_update=lambda number: time.sleep(FOREVER))
+    watch = Watch(workers=lambda: [Worker("engine 0", doing="sample")])
+    began = time.monotonic()
+    assert_named(watch, "update", "time.sleep(FOREVER)", lambda: stuck.go(synchronous.train))
+    assert time.monotonic() - began < FOREVER / 2
+
+
+def test_a_driver_that_waits_for_busy_workers_is_left_alone(monkeypatch):
+    from trimtab.distributed.supervision import Watchdog
+    from trimtab.distributed.workers import Worker
+
+    monkeypatch.setattr(Watchdog, "_look_at", lambda *_: None)
+    watch = Watch(workers=lambda: [Worker("engine 0", doing="sample")])
+    watch.over(lambda: asyncio.run(asyncio.sleep(2 * GIVE_UP)))
+    assert not watch.told()
 
 
 def test_a_stage_that_waits_without_a_thread_is_named(model: Path, tmp_path: Path):

@@ -7,6 +7,7 @@ Looked at from another thread, the watchdog's, while the process does whatever i
 from __future__ import annotations
 
 import asyncio
+import selectors
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -59,6 +60,12 @@ def digest() -> int:
         for chain in (*shown, *(_chain(task) for task in tasks))
     ]
     return hash(tuple(places))
+
+
+def is_idle() -> bool:
+    """Whether the main thread waits in its event loop for whatever comes next."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return frame is not None and frame.f_code.co_filename == selectors.__file__
 
 
 class Chain(list[FrameType]):

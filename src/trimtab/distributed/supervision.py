@@ -5,8 +5,8 @@
                a process that came up and does not even answer for so long is ended, as if it had died
     give_up    seconds without any: the worker is ended and the run with it
 
-The driver itself is watched in the same way while no worker has anything to do; its stage is the function of
-the loop that it stands in.
+The driver itself is watched in the same way, unless it waits in its event loop for workers that have
+something to do; its stage is the function of the loop that it stands in.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -27,7 +27,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trimtab.config.cluster import ClusterConfig
 from trimtab.distributed.notices import Notices
-from trimtab.distributed.standing import Standing, digest
+from trimtab.distributed.standing import Standing, digest, is_idle
 from trimtab.distributed.workers import Pulse, Worker, process_state
 from trimtab.errors import RunError
 from trimtab.record.events import Event
@@ -180,7 +180,8 @@ class Watchdog:
     def _look_at_driver(self, busy: Sequence[Worker]) -> None:
         now, seen = time.monotonic(), self._driver
         moves, place = sum(worker.moves for worker in self.workers()), digest()
-        if self.verdict is None and (busy or (moves, place) != (seen.moves, seen.place)):
+        waits = bool(busy) and is_idle()
+        if self.verdict is None and (waits or (moves, place) != (seen.moves, seen.place)):
             self._driver = Driver(moves, place)
             return
         still = now - seen.since

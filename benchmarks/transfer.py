@@ -3,6 +3,7 @@ r"""What it takes to give new weights to who samples: bytes and seconds of a pus
     python benchmarks/transfer.py                      the embedded model
     python benchmarks/transfer.py --vllm --json transfer.json \
         --model embedded/sums --model models/smollm2-135m-instruct
+    python benchmarks/transfer.py --report transfer.json --write      its table, also into docs/vllm.md
 
 in process      LocalEngine.load_weights of tensors that are not its own: a copy in memory
 gloo, N to M    a broadcast over loopback to M processes that copy into a model of their own, until all have
@@ -21,6 +22,8 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
+import re
 import statistics
 import sys
 import time
@@ -39,6 +42,9 @@ from trimtab.distributed.transfer import Described, Meeting, Receiver, Sender, d
 from trimtab.models import load_model
 from trimtab.rollout.local import LocalEngine
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "vllm.md"
+START, END = "<!-- benchmarks/transfer.py writes from here -->", "<!-- to here -->"
+HEAD = ("| model | way | MB | seconds (median) | range | MB/s |", "|---|---|---:|---:|---:|---:|")
 PATIENCE = 300.0
 Weights = list[tuple[str, torch.Tensor]]
 
@@ -63,6 +69,50 @@ class Measured:
             f"| {self.model} | {self.way} | {self.bytes / 1e6:.1f} | {self.median:.4f} | "
             f"{low:.4f} to {high:.4f} | {rate:.0f} |"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All pushes of one call of this script, and the machine they were measured on.
+
+    threads: torch's own in this process. cores: of the machine; None in a file from before they were written.
+    """
+
+    pushes: list[Measured]
+    torch: str
+    threads: int
+    python: str
+    cores: int | None
+
+    @classmethod
+    def here(cls, pushes: list[Measured]) -> Told:
+        return cls(pushes, torch.__version__, torch.get_num_threads(), sys.version.split()[0], os.cpu_count())
+
+    @classmethod
+    def read(cls, file: Path) -> Told:
+        """What ``write`` has written. Raises SystemExit where it is not that."""
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            pushes = [Measured(**one) for one in found.pop("pushes")]
+            return cls(pushes, **{"cores": None, **found})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SystemExit(f"{file} is no file of benchmarks/transfer.py --json ({error})") from None
+
+    def write(self, file: Path) -> None:
+        file.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    def machine(self) -> str:
+        """What the pushes were measured on, as a sentence."""
+        counts = sorted({len(one.seconds) for one in self.pushes})
+        cores = "" if self.cores is None else f"{self.cores} cores, "
+        return (
+            f"Median and range of {' or '.join(map(str, counts))} pushes after one that does not count; "
+            f"{cores}{self.threads} threads of torch {self.torch}, Python {self.python}."
+        )
+
+    def lines(self) -> list[str]:
+        """The table, and the machine below it."""
+        return [*HEAD, *(one.row() for one in self.pushes), "", self.machine()]
 
 
 def receive(meeting: Meeting, rank: int, offered: list[Described], pipe: Connection) -> None:
@@ -148,16 +198,21 @@ def ways(path: str, weights: Weights, vllm: bool) -> Iterator[tuple[str, Any]]:
         yield "vLLM", into_vllm(path, weights)
 
 
-def main() -> None:
-    """Measure, print the table, write the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", action="append", help="a folder or embedded/NAME; may be repeated")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--vllm", action="store_true")
-    parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+def write_between(path: Path, lines: list[str]) -> None:
+    """Replace what stands between the two marks."""
+    page = path.read_text(encoding="utf-8")
+    page, count = re.subn(
+        f"{START}.*?{END}", lambda _: "\n".join([START, *lines, END]), page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise SystemExit(f"{path} has {count} places between {START} and {END}; it needs one")
+    path.write_text(page, encoding="utf-8")
+
+
+def pushed(asked: argparse.Namespace) -> list[Measured]:
+    """Measure what was asked for, each printed as soon as it is known."""
     measured: list[Measured] = []
-    print("| model | way | MB | seconds (median) | range | MB/s |\n|---|---|---:|---:|---:|---:|")
+    print("\n".join(HEAD), flush=True)
     for path in asked.model or ["embedded/sums"]:
         model = load_model(path, device="cpu", dtype="float32")
         weights = [(name, p.detach().clone()) for name, p in model.module.named_parameters()]
@@ -166,14 +221,29 @@ def main() -> None:
             with opened as push:
                 measured.append(Measured(Path(path).name, way, size, measure(push, asked.repeats)))
             print(measured[-1].row(), flush=True)
+    return measured
+
+
+def main() -> None:
+    """Measure or read, print the table, write the file and the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--model", action="append", help="a folder or embedded/NAME; may be repeated")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--json", type=Path, help="write what was measured into this file")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="measure nothing, read what --json wrote")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/vllm.md")
+    asked = parser.parse_args()
+    if asked.report:
+        told = Told.read(asked.report)
+        print("\n".join(told.lines()))
+    else:
+        told = Told.here(pushed(asked))
+        print(f"\n{told.machine()}")
     if asked.json:
-        told = {
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-            "python": sys.version.split()[0],
-            "pushes": [asdict(one) for one in measured],
-        }
-        asked.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        told.write(asked.json)
+    if asked.write:
+        write_between(PAGE, told.lines())
 
 
 if __name__ == "__main__":

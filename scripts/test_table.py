@@ -27,6 +27,7 @@ CONTRACTS = {
         "built-in": r"contract\.test_(local_engine\w*|pretrained_model)::|contract\.test_engines::.*\[local",
         "scripted, for tests of the loop": r"contract\.test_engines::.*\[scripted",
         "vLLM": r"contract\.test_vllm_\w+::|contract\.test_engines::.*\[vllm",
+        "pool of engines (Ray)": r"faults\.test_cluster_engines::test_the_contract_of_every_engine",
         "real models, without an engine's fixture": r"contract\.test_engines::",
     },
     "trainer": {

@@ -11,15 +11,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.clusters import FaultyRankSpec, FaultySpec, cluster_run, events
 from tests.faults.test_resume import assert_same, compared, recorded_steps
 from tests.tiny_runs import SilentView, model_folder, train_silently
+from trimtab.distributed.transfer import Meeting, Sender, described, free_port
 from trimtab.errors import RunError, WeightsLostError
 from trimtab.record.reader import RunReader
 
@@ -161,3 +164,43 @@ def test_a_killed_driver_takes_its_workers_along_and_can_be_resumed(undisturbed,
         time.sleep(0.1)
     train_silently(cluster_run(model, cluster=SHAPE), folder, resume=True)
     assert_same(undisturbed, compared(folder))
+
+
+class OneRank:
+    """What ``RankWeights`` asks of the ranks, in threads of this process. asked: by which methods."""
+
+    def __init__(self, tensors: list[tuple[str, torch.Tensor]]) -> None:
+        self.tensors, self.asked = tensors, list[str]()
+        self.threads = ThreadPoolExecutor(2)
+
+    def appoint(self, world: int) -> Meeting:
+        return Meeting("127.0.0.1", free_port(), world, 20.0)
+
+    def call_all(self, method: str, meeting: Meeting, *_: int) -> list[Future[None]]:
+        self.asked.append(method)
+        return [self.threads.submit(getattr(self, method), meeting)]
+
+    def open_sender(self, meeting: Meeting) -> None:
+        self.sender = Sender(meeting)
+
+    def send(self, meeting: Meeting) -> None:
+        self.sender.send(self.tensors)
+
+    def close_sender(self, meeting: Meeting) -> None:
+        self.sender.close()
+
+
+def test_who_stops_reading_weights_early_leaves_the_meeting(monkeypatch):
+    from trimtab.distributed.ranks import RankWeights
+
+    monkeypatch.setattr("ray.get", lambda found: [one.result() for one in found])
+    tensors = [(f"w{number}", torch.full((3,), float(number))) for number in range(3)]
+    ranks: Any = OneRank(tensors)
+    source = RankWeights(described(tensors), 1, ranks)
+    reading: Any = iter(source)
+    assert next(reading)[0] == "w0"
+    reading.close()
+    assert ranks.asked == ["open_sender", "send", "close_sender"]
+    again = dict(source)
+    assert all(torch.equal(again[name], tensor) for name, tensor in tensors)
+    assert ranks.asked == 2 * ["open_sender", "send", "close_sender"]

@@ -119,6 +119,33 @@ def test_a_driver_that_blocks_is_named_though_workers_seem_busy(model: Path, tmp
     assert time.monotonic() - began < FOREVER / 2
 
 
+def still_worker(monkeypatch) -> Any:
+    """A worker that answers, seems busy, and of which nothing moves."""
+    from trimtab.distributed.supervision import Watchdog
+    from trimtab.distributed.workers import Worker
+
+    monkeypatch.setattr(Watchdog, "_answers", lambda *_: True)
+    monkeypatch.setattr(Watchdog, "_where", lambda *_: "")
+    return Worker("engine 0", doing="sample", since=time.monotonic())
+
+
+def test_workers_are_neither_named_nor_ended_while_the_driver_blocks(monkeypatch):
+    worker = still_worker(monkeypatch)
+    watch = Watch(workers=lambda: [worker])
+    with pytest.raises(RunError, match="in the run's own process"):
+        watch.over(lambda: time.sleep(FOREVER))
+    assert {event["worker"] for event in watch.told()} == {"driver"}
+    assert not worker.condemned
+    assert time.monotonic() - worker.since < PATIENCE, "the time of the block is not the worker's"
+
+
+def test_a_worker_that_stands_still_is_named_while_the_driver_waits_for_it(monkeypatch):
+    worker = still_worker(monkeypatch)
+    watch = Watch(give_up=FOREVER, workers=lambda: [worker])
+    watch.over(lambda: asyncio.run(asyncio.sleep(2 * PATIENCE)))
+    assert {event["worker"] for event in watch.told()} == {"engine 0"}
+
+
 def test_a_driver_that_waits_for_busy_workers_is_left_alone(monkeypatch):
     from trimtab.distributed.supervision import Watchdog
     from trimtab.distributed.workers import Worker

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 
+from tests.loop.test_routing import tiny_experts
 from trimtab.config import run_from_dict
 from trimtab.errors import DataError, SettingError
 from trimtab.models import resolve_path
+from trimtab.models.lora import LoraConfig, add_adapters
 from trimtab.planning.costs import Assumptions, SheetCosts, assumptions_with, sync_seconds
 from trimtab.planning.figures import Origin
 from trimtab.planning.fitting import fit
@@ -131,6 +134,16 @@ def test_a_trainer_of_adapters_by_hand():
         assert "reference" not in items
     both = trainer_memory(SMALL, Workload(critic=True, lora_rank=3), 1, 4.0, cpu=True).items
     assert both["optimizer"] == 12 * (1000 + count), "a critic of its own is trained whole"
+
+
+def test_routed_experts_take_no_adapters():
+    shape = shape_of_config((model := tiny_experts()).module.config.to_dict(), "tiny experts")
+    add_adapters(model.module, LoraConfig(rank=3), seed=0)
+    held = [p.numel() for name, p in model.module.named_parameters() if name.endswith(("lora_A", "lora_B"))]
+    assert shape.adapters(3, "all-linear") == sum(held) == 3 * 2 * (2 * (32 + 32) + 2 * (32 + 16))
+    shared = replace(shape, inner=shape.inner + 8)
+    assert shared.adapters(3, ("up_proj",)) == 3 * 2 * (32 + 8), "a shared expert is made of layers"
+    assert shape_of_numbers(3e10, 3e9).adapters(1, ("up_proj",)) == 0
 
 
 def test_engine_memory_by_hand():

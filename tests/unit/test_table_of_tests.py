@@ -16,6 +16,7 @@ SUITE = """<testsuites><testsuite>
 <testcase classname="tests.contract.test_trainers_critic" name="test_c[head-sharded over 2]" time="1.0"/>
 <testcase classname="tests.contract.test_trainers" name="test_d[ray over 2]" time="4.0"/>
 <testcase classname="tests.contract.test_nccl_gpu" name="test_e" time="0.0"><skipped/></testcase>
+<testcase classname="tests.faults.test_cluster_engines" name="test_the_contract_of_every_engine" time="1.5"/>
 <testcase classname="tests.faults.test_watchdog" name="test_f" time="3.0"/>
 <testcase classname="tests.contract.test_trainers_lora" name="test_ten_updates_of_a[policy-2]" time="5.0"/>
 <testcase classname="tests.unit.test_cli" name="test_g[x]" time="0.125"/>
@@ -33,13 +34,14 @@ def test_every_test_is_counted_in_one_row(tmp_path: Path):
     assert table.table(table.read(written(tmp_path)))[2:] == [
         "| engine | built-in | 2 | 2 | 0 | 0.8 |",
         "| engine | vLLM | 1 | 1 | 0 | 2.0 |",
+        "| engine | pool of engines (Ray) | 1 | 1 | 0 | 1.5 |",
         "| trainer | FSDP2, 2 ranks | 1 | 1 | 0 | 1.0 |",
         "| trainer | FSDP2, 2 ranks as actors of Ray | 1 | 1 | 0 | 4.0 |",
         "| trainer | FSDP2 against one process, 1 to 3 ranks | 1 | 1 | 0 | 5.0 |",
         "| trainer | FSDP2 and NCCL on GPUs | 1 | 0 | 1 | 0.0 |",
         f"| fault | {script('test_table').first_sentence('faults.test_watchdog')} | 1 | 1 | 0 | 3.0 |",
         "| other | `tests/unit` | 1 | 1 | 0 | 0.1 |",
-        "| all |  | 9 | 8 | 1 | 15.9 |",
+        "| all |  | 10 | 9 | 1 | 17.4 |",
     ]
 
 

@@ -12,9 +12,10 @@ from tests.tiny import tiny_model
 from trimtab.config.cluster import VllmConfig
 from trimtab.distributed.skeleton import check_complete, load_skeleton
 from trimtab.distributed.transfer import described
-from trimtab.distributed.vllm_options import EngineLog, engine_arguments, engine_dtype
+from trimtab.distributed.vllm_options import EngineLog, engine_arguments, engine_dtype, limit_of
 from trimtab.errors import DataError, RunError, SettingError
 from trimtab.models import load_model
+from trimtab.rollout.local import MODEL_CONTEXT
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,13 @@ def test_what_the_engine_is_started_with():
         assert told["enable_chunked_prefill"] is False
         assert told["max_num_batched_tokens"] >= 20_000
         assert told["kv_cache_memory_bytes"] == 1 << 29
+
+
+def test_a_limit_is_named_by_the_setting_that_it_came_from():
+    model = tiny_model()
+    assert limit_of(model.context, model, VllmConfig()) == MODEL_CONTEXT
+    assert limit_of(64, model, VllmConfig(max_model_len=64)) == "cluster.vllm.max_model_len ="
+    assert "data.max_prompt_tokens" in limit_of(64, model, VllmConfig())
 
 
 def test_the_engine_has_the_dtype_of_the_model_unless_told():

@@ -88,7 +88,7 @@ class Assembly:
             self.config,
             context=context,
             unchanged=self._unchanged(trainer),
-            limit=limit_of(context, model),
+            limit=limit_of(context, model, self.config.vllm),
         )
         with self._watch():
             await crew.assemble()

@@ -39,6 +39,7 @@ class RankWeights:
     """The weights of the ranks: described here, sent from rank 0 to whoever meets it there.
 
     Iterating fetches them one after the other, through such a meeting; it is slow, and meant for checks.
+    Whoever stops early leaves the meeting too; the ranks gather to the end all the same.
     """
 
     described: Sequence[Described]
@@ -49,12 +50,15 @@ class RankWeights:
         meeting = self.origin.appoint(2)
         opened = self.origin.call_all("open_sender", meeting)
         receiver = Receiver(meeting, 1)
-        ray.get(opened)
-        sent = self.origin.call_all("send", meeting, self.version)
-        yield from receiver.receive(self.described)
-        ray.get(sent)
-        receiver.close()
-        ray.get(self.origin.call_all("close_sender", meeting))
+        try:
+            ray.get(opened)
+            sent = self.origin.call_all("send", meeting, self.version)
+            yield from receiver.receive(self.described)
+            ray.get(sent)
+        finally:
+            receiver.close()
+            with contextlib.suppress(RayError):  # ranks that are gone have left already
+                ray.get(self.origin.call_all("close_sender", meeting))
 
 
 class RayTrainer:

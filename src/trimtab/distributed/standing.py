@@ -64,8 +64,19 @@ def digest() -> int:
 
 def is_idle() -> bool:
     """Whether the main thread waits in its event loop for whatever comes next."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frame = _main_frame()
     return frame is not None and frame.f_code.co_filename == selectors.__file__
+
+
+def main_place() -> int:
+    """A number that changes when the main thread goes on to another line; 0 where ``is_idle``."""
+    if is_idle():
+        return 0
+    return hash(tuple((id(frame.f_code), frame.f_lasti) for frame in frames_of(_main_frame()))) or 1
+
+
+def _main_frame() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 class Chain(list[FrameType]):

@@ -6,7 +6,8 @@
     give_up    seconds without any: the worker is ended and the run with it
 
 The driver itself is watched in the same way, unless it waits in its event loop for workers that have
-something to do; its stage is the function of the loop that it stands in.
+something to do; its stage is the function of the loop that it stands in. While its main thread stands still
+anywhere else it takes in nothing, workers that are done seem busy, and their seconds do not count.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -27,7 +28,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trimtab.config.cluster import ClusterConfig
 from trimtab.distributed.notices import Notices
-from trimtab.distributed.standing import Standing, digest, is_idle
+from trimtab.distributed.standing import Standing, digest, is_idle, main_place
 from trimtab.distributed.workers import Pulse, Worker, process_state
 from trimtab.errors import RunError
 from trimtab.record.events import Event
@@ -71,6 +72,7 @@ class Watchdog:
         self.every = min(5.0, config.patience / 4)
         self._known: dict[Worker, Watched] = {}
         self._driver = Driver()
+        self._place, self._looked = 0, time.monotonic()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -97,16 +99,26 @@ class Watchdog:
     def _forgive(self, seconds: float) -> None:
         """A machine that was suspended has not hung."""
         self._driver.since += seconds
+        self._spare(seconds)
+
+    def _spare(self, seconds: float) -> None:
+        """These seconds are not the workers'."""
+        now = time.monotonic()
         for worker in self.workers():
-            worker.since += seconds
+            worker.since = min(now, worker.since + seconds)
         for seen in self._known.values():
-            seen.asked_at += seconds
+            seen.asked_at = min(now, seen.asked_at + seconds)
 
     def look(self) -> None:
-        """One round over all workers that have something to do."""
+        """One round over all workers with something to do, while the driver can take in what they give."""
         busy = [worker for worker in self.workers() if worker.doing]
-        for worker in busy:
-            self._look_at(worker, self._known.setdefault(worker, Watched()))
+        before, self._looked = self._looked, time.monotonic()
+        place, self._place = self._place, main_place()
+        if self._place and self._place == place:
+            self._spare(self._looked - before)
+        else:
+            for worker in busy:
+                self._look_at(worker, self._known.setdefault(worker, Watched()))
         self._look_at_driver(busy)
 
     def _look_at(self, worker: Worker, seen: Watched) -> None:

@@ -63,9 +63,11 @@ class VllmEngine:
         intake: WeightIntake,
         log: EngineLog,
         length: int,
+        limit: str,
         version: int,
     ) -> None:
         self.model, self.length, self.version = model, length, version
+        self._limit = limit
         self._core, self._thread, self._intake, self._log = core, thread, intake, log
         self._faults = Faults(core, log)
         self._numbers = itertools.count()
@@ -108,7 +110,10 @@ class VllmEngine:
             fault = unstartable(path, error, log.traceback())
             log.remove()
             raise fault from error
-        return cls(core, model, thread=thread, intake=intake, log=log, length=length, version=version)
+        limit = limit_of(length, model, config)
+        return cls(
+            core, model, thread=thread, intake=intake, log=log, length=length, limit=limit, version=version
+        )
 
     @property
     def dtype(self) -> torch.dtype:
@@ -147,7 +152,7 @@ class VllmEngine:
         """
         if self._intake.broken:
             raise WorkerLostError(self._intake.broken)
-        refuse(draws, n, sampling, self.length, limit_of(self.length, self.model))
+        refuse(draws, n, sampling, self.length, self._limit)
         asks = list(asks_of(draws, n, seed, purpose))
         if not asks:
             return

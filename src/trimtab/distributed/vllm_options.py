@@ -77,9 +77,13 @@ def engine_arguments(
     }
 
 
-def limit_of(length: int, model: LoadedModel) -> str:
-    """What an engine's length is, for who meets it."""
-    return MODEL_CONTEXT if length >= model.context else "cluster.vllm.max_model_len ="
+def limit_of(length: int, model: LoadedModel, config: VllmConfig) -> str:
+    """What an engine's length is, for who meets it: the setting that it came from."""
+    if length >= model.context:
+        return MODEL_CONTEXT
+    if config.max_model_len:
+        return "cluster.vllm.max_model_len ="
+    return "data.max_prompt_tokens and the longest answer, together"
 
 
 def engine_dtype(config: VllmConfig, dtype: str) -> torch.dtype:

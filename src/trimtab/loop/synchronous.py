@@ -72,7 +72,7 @@ async def _collect(algorithm: Algorithm, machines: Machines, state: LoopState, w
         return await collect(machines.engine, machines.rubric, state, algorithm.selection, wanted)
     except RunError as fault:
         source, _ = await machines.trainer.publish()
-        name = first_not_finite(dict(source))
+        name = first_not_finite(source)
         if name is None:
             raise
         raise RunError(f"the policy's weight {name} is not finite: {fault}") from None

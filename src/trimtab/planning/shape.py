@@ -30,7 +30,7 @@ class ModelShape:
         lookup apart, the output layer included.
     expert_share: share of ``parameters`` that lies in routed experts; 0 for a dense model.
     routed: share of the routed experts that one token uses, in (0, 1].
-    inner: feed-forward units that one token goes through.
+    inner: feed-forward units that one token goes through. expert_inner: those of them in routed experts.
     """
 
     name: str
@@ -45,6 +45,7 @@ class ModelShape:
     active: int
     expert_share: float = 0.0
     routed: float = 1.0
+    expert_inner: int = 0
     origin: Origin = Origin.COMPUTED
 
     @property
@@ -54,18 +55,19 @@ class ModelShape:
 
     def adapters(self, rank: int, targets: str | tuple[str, ...]) -> int:
         """Numbers in the adapters of ``[model.lora]``: rank * (in + out) of each chosen layer, by the usual
-        names of layers. Experts count as the feed-forward units that one token goes through.
+        names of layers. Routed experts take none: transformers 5 holds them as one tensor, not as layers. In
+        a mixture every layer counts as one with experts, also where the first ones are dense.
         """
         queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        units = self.inner - self.expert_inner
         sides = {
             "q_proj": self.hidden + queries,
             "k_proj": self.hidden + keys,
             "v_proj": self.hidden + keys,
             "o_proj": self.hidden + queries,
-            "gate_proj": self.hidden + self.inner,
-            "up_proj": self.hidden + self.inner,
-            "down_proj": self.hidden + self.inner,
         }
+        if units:
+            sides |= dict.fromkeys(("gate_proj", "up_proj", "down_proj"), self.hidden + units)
         everything = isinstance(targets, str)
         kinds = set(sides) if everything else {name.rsplit(".", 1)[-1] for name in targets}
         return rank * self.layers * sum(size for name, size in sides.items() if name in kinds)
@@ -125,6 +127,7 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> ModelShape:
         active=common + embedding + (routed * used // experts if experts else 0),
         expert_share=routed / total,
         routed=used / experts if experts else 1.0,
+        expert_inner=used * inner if experts else 0,
     )
 
 
@@ -163,7 +166,7 @@ def shape_of_numbers(parameters: float, active: float | None = None) -> ModelSha
     hidden = max(USUAL_HEAD, USUAL_HEAD * round(WIDTH_BY_DEPTH * layers / USUAL_HEAD))
     vocabulary = min(USUAL_VOCABULARY, int(used / (8 * hidden)) + 1)
     heads = hidden // USUAL_HEAD
-    sparse = parameters - used
+    sparse, inner = parameters - used, int(8 * hidden / 3)
     routed = 1.0 if sparse <= 0.0 else max(1 / 256, 0.75 * used / (0.75 * used + sparse))
     return ModelShape(
         name=f"{parameters:.3g} parameters",
@@ -172,12 +175,13 @@ def shape_of_numbers(parameters: float, active: float | None = None) -> ModelSha
         heads=heads,
         kv_heads=min(USUAL_KV_HEADS, heads),
         head_size=USUAL_HEAD,
-        inner=int(8 * hidden / 3),
+        inner=inner,
         vocabulary=vocabulary,
         parameters=int(parameters),
         active=int(used),
         expert_share=0.0 if sparse <= 0.0 else (0.75 * used + sparse) / parameters,
         routed=routed,
+        expert_inner=0 if sparse <= 0.0 else inner,
         origin=Origin.ASSUMED,
     )
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -103,9 +103,11 @@ def not_finite_loss(part: Batch, out: ModelOutput, shares: Mapping[str, Tensor])
     return NotFiniteError(f"the {terms} loss", part.keys_S)
 
 
-def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of the first of these tensors that holds a number that is not finite."""
-    return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), None)
+def first_not_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """The name of the first of these tensors that holds a number that is not finite. Keeps none of them, so
+    that a source that fetches its weights one after the other never lies here whole.
+    """
+    return next((name for name, tensor in tensors if not bool(tensor.isfinite().all())), None)
 
 
 @torch.no_grad()
@@ -113,4 +115,4 @@ def first_spoilt(weights: Mapping[str, Tensor]) -> str | None:
     """As ``first_not_finite``, at the price of one norm where all is well: for use after every update."""
     if not weights or bool(nn.utils.get_total_norm(weights.values()).isfinite()):
         return None
-    return first_not_finite(weights)
+    return first_not_finite(weights.items())

@@ -64,7 +64,7 @@ def write_state(
     folder = path / "trainer"
     weights = {owned.name: owned.everything() for owned in owners}
     for owner, tensors in weights.items():
-        if name := together.first(first_not_finite(tensors), list(tensors)):
+        if name := together.first(first_not_finite(tensors.items()), list(tensors)):
             raise RunError(
                 f"the {owner}'s weight {name} is not finite, so it is not saved; "
                 "resume from the last checkpoint, with a lower trainer.learning_rate"

@@ -113,7 +113,7 @@ class Updater:
             )
         except NotFiniteError as fault:
             for owned in self.owners:
-                bad = self.together.first(first_not_finite(owned.masters), list(owned.masters))
+                bad = self.together.first(first_not_finite(owned.masters.items()), list(owned.masters))
                 if bad:
                     raise NotFiniteError(f"the {owned.name}'s weight {bad}", fault.keys) from None
             raise
@@ -163,7 +163,7 @@ class Updater:
     def _bad_gradient(self) -> str | None:
         for owned in self.owners:
             gradients = owned.gradients()
-            if name := self.together.first(first_not_finite(gradients), list(gradients)):
+            if name := self.together.first(first_not_finite(gradients.items()), list(gradients)):
                 return f"the gradient of the {owned.name}'s {name}"
         return None
 
